@@ -67,6 +67,8 @@ pub use runs::{ImportSource, RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
 pub use settings::{SETTINGS, SettingSource, Settings, SettingsFile, option_or_setting};
 pub use spelling::similar_word;
+#[cfg(test)]
+pub use study::named_study_help;
 use study::with_named_study;
 pub use study::{StudyArgs, StudyCommand};
 pub use study_load::StudyLoadArgs;

@@ -33,6 +33,7 @@ mod socket_options;
 mod standard_error;
 mod start_delay;
 mod stores;
+mod study_defaults;
 mod study_selection;
 mod version;
 

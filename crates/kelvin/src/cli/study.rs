@@ -11,6 +11,7 @@ use super::study_load::STUDY_LOAD_HEADING;
 use super::{DestinationArgs, RunOptions, StudyLoadArgs, axis_value};
 use crate::cli_error::CliError;
 use crate::probe_options::{UNIX_STREAM_PROBE, covers_extent, has_need, is_over_tcp};
+use crate::study_defaults::{budget_help, rounds_help};
 use crate::study_selection::{PAGE_TABLE_STUDY, StudySelection};
 
 /// The studies that help lists, one in each line, with its summary where that of its one probe does not say it.
@@ -127,8 +128,6 @@ fn option_words(argument: &Arg, values: Vec<OsString>) -> Vec<OsString> {
 
 fn all_flags() -> Flags {
     StudyArgs::augment_args(Flags::new("study"))
-        .mut_arg("budget", |budget| budget.help(help!("study-budget")))
-        .mut_arg("rounds", |rounds| rounds.help(help!("study-rounds")))
 }
 
 /// The sub-command of a study: those of all flags that it has.
@@ -139,8 +138,13 @@ fn study_flags(name: &str) -> Result<Flags, CliError> {
     let selection = (name != PAGE_TABLE_STUDY).then(|| StudySelection::from_name(name)).transpose()?;
     let is_own = |argument: &&Arg| argument.get_id() != "name" && has_option(selection.as_ref(), argument);
     let command = Flags::new(name.to_owned()).args(all_flags().get_arguments().filter(is_own).cloned());
-    Ok(match selection.as_ref().map(|selection| &selection.probes[..]) {
-        Some([probe]) => command.about(probe.summary),
+    let Some(selection) = selection else { return Ok(command) };
+    let defaults = selection.defaults();
+    let command = command
+        .mut_arg("budget", |budget| budget.help(budget_help(&defaults)))
+        .mut_arg("rounds", |rounds| rounds.help(rounds_help(&defaults, selection.is_load())));
+    Ok(match &selection.probes[..] {
+        [probe] => command.about(probe.summary),
         _ => command,
     })
 }
@@ -181,6 +185,14 @@ pub fn with_named_study(words: &[OsString], command: Flags) -> Result<Flags, Cli
         }
         _ => Ok(command),
     }
+}
+
+/// The help text of a flag of a study that is named, in one line.
+#[cfg(test)]
+pub fn named_study_help(study: &str, flag: &str) -> String {
+    let command = study_flags(study).expect("a study");
+    let flag = command.get_arguments().find(|argument| argument.get_id() == flag).expect("a flag");
+    flag.get_help().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]

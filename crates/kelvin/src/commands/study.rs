@@ -5,7 +5,6 @@ mod load;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kelvin_core::catalogue::file::{CACHE_SIZE, WHOLE_FILE};
 use kelvin_core::catalogue::os;
 use kelvin_core::catalogue::transfer::{TIME, TransferFiles, has_kernel_end};
 use kelvin_core::units::bytes;
@@ -22,29 +21,17 @@ use crate::output;
 use crate::placement::LocalMachine;
 use crate::run_schedule::{MAX_QUICK_TIME, RunDefaults};
 use crate::selection::{OptionStudies, plan_names, with_file_sizes};
+use crate::study_defaults::StudyExtent;
 use crate::study_selection::{PAGE_TABLE_STUDY, StudySelection};
 
 pub use load::disk_rate;
-
-/// Of a study, with `--quick`, without, and with `--thorough`.
-const STUDY_DEFAULTS: [RunDefaults; 3] =
-    [RunDefaults::new("study", 20.0, 3), RunDefaults::new("study", 60.0, 5), RunDefaults::new("study", 600.0, 50)];
-/// Of the study of transfers, whose rounds have 5 trials, but one of the large files: 100 trials of the others as published, and as
-/// many of the large files with `--thorough`. A budget is what its rounds take where 512 bytes a call move 400 MB/s.
-const TRANSFER_DEFAULTS: [RunDefaults; 3] =
-    [RunDefaults::new("study", 120.0, 5), RunDefaults::new("study", 900.0, 20), RunDefaults::new("study", 9000.0, 100)];
-
-/// Of studies whose rounds take ten seconds or more: files read whole, most of it 100 million calls, and the size of the file cache,
-/// which each round looks for anew.
-const LONG_ROUND_DEFAULTS: [RunDefaults; 3] =
-    [RunDefaults::new("study", 20.0, 3), RunDefaults::new("study", 300.0, 4), RunDefaults::new("study", 600.0, 20)];
 
 /// Rounds of every combination: as many as show a spread, which take as long as they take.
 const ALL_TRANSFERS_ROUNDS: u32 = 3;
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
 const TRANSFER_ROUND_LIMIT: Duration = Duration::from_secs(120);
-/// Least time limit of a round of [`LONG_ROUND_DEFAULTS`]: 100 million calls of a microsecond each.
+/// Least time limit of a round of ten seconds or more: 100 million calls of a microsecond each.
 const LONG_ROUND_LIMIT: Duration = Duration::from_secs(100);
 
 /// `kelvin study`.
@@ -60,7 +47,8 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     }
     let selection = StudySelection::from_name(&args.name)?;
     if selection.is_load() {
-        return load::load(args);
+        let extent = usize::from(!args.quick) + usize::from(args.thorough);
+        return load::load(args, &run_defaults(selection.defaults()[extent]));
     }
     let local = LocalMachine::read(args.options.cpu)?;
     for (probe, option_studies) in
@@ -84,14 +72,14 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     let plan = plan.with_blocks(|case| TransferFiles::of(case).map_or(0, |files| 1 + files as u32));
     // Bytes that one round of each case moves into files.
     let moved_bytes: u64 = plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum();
-    let is_long = selection.probes.iter().any(|probe| [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| *id == *probe.id));
-    let (mut options, limit) = (args.options.clone(), args.options.round_limit);
-    let (mut defaults, round_limit) = match moved_bytes {
-        0 if is_long => (LONG_ROUND_DEFAULTS[extent], limit.max(LONG_ROUND_LIMIT)),
-        0 => (STUDY_DEFAULTS[extent], limit),
-        _ => (TRANSFER_DEFAULTS[extent], limit.max(TRANSFER_ROUND_LIMIT)),
+    let (mut options, mut defaults) = (args.options.clone(), run_defaults(selection.defaults()[extent]));
+    let min_round_limit = match moved_bytes {
+        0 if selection.has_long_rounds() => LONG_ROUND_LIMIT,
+        0 => Duration::ZERO,
+        _ => TRANSFER_ROUND_LIMIT,
     };
-    (options.round_limit, defaults.max_time) = (round_limit, args.quick.then_some(MAX_QUICK_TIME));
+    options.round_limit = options.round_limit.max(min_round_limit);
+    defaults.max_time = args.quick.then_some(MAX_QUICK_TIME);
     if moved_bytes > 0 && args.full {
         defaults.rounds = ALL_TRANSFERS_ROUNDS;
         if options.budget == Budget::Default {
@@ -109,6 +97,10 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     }
     let plan = plan_run(local, plan, &defaults, &options, args.to.store())?;
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
+}
+
+fn run_defaults(StudyExtent { seconds, rounds }: StudyExtent) -> RunDefaults {
+    RunDefaults::new("study", seconds, rounds)
 }
 
 /// The study of transfers with every combination of their factors.
@@ -187,38 +179,4 @@ fn without_devices(plan: Plan) -> Plan {
     let mut plan = plan.retain_cases(|case| !has_kernel_end(case));
     plan.omissions.extend(skipped_cases);
     plan
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::flag_help;
-
-    #[test]
-    fn help_states_default_time_and_rounds() {
-        let time = |extent: &RunDefaults| match extent.seconds {
-            seconds if seconds < 60.0 => format!("{seconds}s"),
-            seconds => format!("{}m", seconds / 60.0),
-        };
-        let (budget, rounds) = (flag_help("study load", "budget"), flag_help("study load", "rounds"));
-        let [quick, default, thorough] = &STUDY_DEFAULTS;
-        let times = [&quick, &default, &thorough].map(|extent| time(extent));
-        let words = format!("[default: {}; {} with --quick, {} with --thorough;", times[1], times[0], times[2]);
-        assert!(budget.contains(&words), "{words}: {budget}");
-        let words = format!(
-            "[default: {}; {} with --quick, {} with --thorough;",
-            default.rounds, quick.rounds, thorough.rounds
-        );
-        assert!(rounds.contains(&words), "{words}: {rounds}");
-        for (name, [quick, default, thorough]) in [
-            ("transfer", &TRANSFER_DEFAULTS),
-            ("file.whole and file.cache_size", &LONG_ROUND_DEFAULTS),
-            ("load", &load::LOAD_DEFAULTS),
-        ] {
-            let words = format!("for {name} {}, {} and {}", time(default), time(quick), time(thorough));
-            assert!(budget.contains(&words), "{words}: {budget}");
-            let words = format!("for {name} {}, {} and {}", default.rounds, quick.rounds, thorough.rounds);
-            assert!(rounds.contains(&words), "{words}: {rounds}");
-        }
-    }
 }

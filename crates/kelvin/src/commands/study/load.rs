@@ -25,10 +25,6 @@ use crate::run_plan::RunPlan;
 use crate::run_schedule::{MAX_QUICK_TIME, RunDefaults, RunSchedule};
 use peer::PeerServer;
 
-/// With --quick, without, and with --thorough: visits of 120 s, as published. A round is a visit to each number of users.
-pub(super) const LOAD_DEFAULTS: [RunDefaults; 3] =
-    [RunDefaults::new("study", 60.0, 4), RunDefaults::new("study", 240.0, 8), RunDefaults::new("study", 11_520.0, 8)];
-
 /// Files of a quick study: as many as show a random choice, and are made in a second.
 const QUICK_FILES: u64 = 128;
 /// Files of the published study, and bytes of each.
@@ -42,8 +38,7 @@ const MIN_CACHE_MULTIPLE: u64 = 2;
 const MAX_CACHE_MULTIPLE: u64 = 8;
 
 /// Makes the study.
-pub fn load(args: &StudyArgs) -> CmdResult {
-    let defaults = LOAD_DEFAULTS[usize::from(!args.quick) + usize::from(args.thorough)];
+pub fn load(args: &StudyArgs, defaults: &RunDefaults) -> CmdResult {
     // Where it cannot be raised, users without a descriptor show as errors.
     let _ = kelvin_sys::process::raise_open_file_limit();
     let schedule =
@@ -51,7 +46,7 @@ pub fn load(args: &StudyArgs) -> CmdResult {
     let mut plan = RunPlan::new(LocalMachine::read(args.options.cpu)?, schedule, &args.options)?;
     let output = RunOutput::open(&mut plan, &args.to, ComparedMachines::default(), TextOutput::Screen)?;
     let peer = peer::start(&args.load, &plan)?;
-    let setup = setup(args, &defaults, (&plan, peer.as_ref()))?;
+    let setup = setup(args, defaults, (&plan, peer.as_ref()))?;
     let mut study = LoadStudy::prepare(&setup, &|| report_files(args, &setup.target)).map_err(to_cli_error)?;
     study.expectations().iter().for_each(|line| notice!("{line}"));
     plan.schedule.cases = plan_of_study(&study)?;
