@@ -251,8 +251,9 @@ fn measured_run(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) 
         "run",
         "os.syscall.null",
         "--quick",
+        // Time that was asked for is kept, whatever it costs: on a busy machine cases would be left out.
         "--budget",
-        "20s",
+        "minimum",
         "--rounds",
         "2",
         "--no-store",
@@ -402,7 +403,7 @@ fn measured_bandwidth_is_below_link_rate() {
     }
     // Only what is named of what needs the agent.
     let arguments = ["run", "net.peer.connect", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token];
-    let options = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--json"];
+    let options = ["--quick", "--budget", "minimum", "--rounds", "2", "--no-store", "--json"];
     let output = Command::new(KELVIN).args([&arguments[..], &options].concat()).stdin(Stdio::null()).output().unwrap();
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let results = run["analysis"]["results"].as_array().unwrap().iter().filter(|result| result["only_input"] == false);
@@ -433,7 +434,8 @@ fn link_local_addresses_keep_their_zone() {
         (number.trim(), &["net.peer.offered", "net.peer.crr"]),
     ] {
         let peer = format!("{}%{zone}", NamespaceHost::FAR_LINK_LOCAL);
-        let options = ["--quick", "--budget", "20s", "--rounds", "2", "--no-store", "--json", "--token-file", &token];
+        let options =
+            ["--quick", "--budget", "minimum", "--rounds", "2", "--no-store", "--json", "--token-file", &token];
         let output =
             Command::new(KELVIN).arg("run").args(metrics).args(options).args(["--peer", &peer]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr);

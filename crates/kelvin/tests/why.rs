@@ -62,7 +62,7 @@ fn two_cpu_round_trip_is_explained() {
         return;
     }
     let dir = TestDir::new();
-    let arguments = ["net.rtt.tcp", "placement=two_cpus", "--budget", "minimum", "--rounds", "8"];
+    let arguments = ["net.rtt.tcp", "placement=two_cpus", "--budget", "minimum", "--rounds", "4"];
     let explanation = explain_json(&dir, &arguments);
     assert_ne!(verdict(&explanation, "idle_wake"), "absent");
     let first = &explanation["causes"][0]["evidence"][0];
