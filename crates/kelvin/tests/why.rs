@@ -14,7 +14,7 @@ use kelvin_sys::store_bypass;
 use kelvin_testing::MissingRequirement;
 use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 use serde_json::Value;
-use test_dir::{HANG_TIMEOUT, KELVIN, TestDir};
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, wait_within};
 
 /// Held by each test that plants a cause or measures one: another planted cause at that time would be part of the figure.
 static CPU_LOCK: Mutex<()> = Mutex::new(());
@@ -23,9 +23,13 @@ fn lock_cpus() -> MutexGuard<'static, ()> {
     CPU_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// More than the longest time of a figure's causes, ten times 20 s, and than what comes before and after it on a busy machine.
+const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(400);
+
 /// An explanation of a figure, as JSON, and its verdict on each cause.
 fn explain_json(dir: &TestDir, arguments: &[&str]) -> Value {
-    let output = dir.run(&[&["why"], arguments, &["--json"]].concat());
+    let arguments = &[&["why"], arguments, &["--json"]].concat();
+    let output = wait_within(EXPLANATION_TIMEOUT, dir.start(arguments), arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
     let amount = |share: &Value| share["amount"]["value"].as_f64().unwrap();

@@ -91,7 +91,12 @@ impl TestDir {
 }
 
 /// Waits for the end of a program that must not hang; its pipes are read meanwhile, so it may print more than they hold.
-pub fn wait_for_output(mut child: Child, command: &[&str]) -> Output {
+pub fn wait_for_output(child: Child, command: &[&str]) -> Output {
+    wait_within(HANG_TIMEOUT, child, command)
+}
+
+/// Like `wait_for_output`, of a program that ends by itself within this time on any machine.
+pub fn wait_within(timeout: Duration, mut child: Child, command: &[&str]) -> Output {
     let stdout = child.stdout.take().map(read_in_background);
     let stderr = child.stderr.take().map(read_in_background);
     let start = Instant::now();
@@ -99,7 +104,7 @@ pub fn wait_for_output(mut child: Child, command: &[&str]) -> Output {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if start.elapsed() > HANG_TIMEOUT {
+        if start.elapsed() > timeout {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("{command:?} hangs");
