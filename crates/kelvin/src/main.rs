@@ -41,6 +41,10 @@ use std::process::ExitCode;
 
 use cli_error::CliError;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static HEAP: kelvin_sys::heap::Heap = kelvin_sys::heap::Heap;
+
 fn main() -> ExitCode {
     let ready = kelvin_sys::stop_signals::ignore_sigxfsz().map_err(CliError::msg);
     let command = ready.and_then(|()| cli::parse());

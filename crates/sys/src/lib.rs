@@ -18,6 +18,8 @@ pub mod ethtool;
 pub mod fork_image;
 pub mod fs;
 pub mod handoff;
+#[cfg(any(test, target_env = "musl"))]
+pub mod heap;
 pub mod kernels;
 pub mod kmod;
 pub mod mapping;

@@ -216,9 +216,14 @@ pub fn fork_worker(work: impl FnOnce() -> u8) -> Result<Child> {
         return Err(Error::other("a small image is in force: a forked child has no heap to work with"));
     }
     let parent = std::process::id();
+    // No other thread is changing the heap that the child gets.
+    #[cfg(any(test, target_env = "musl"))]
+    let heap = crate::heap::lock();
     // SAFETY: all memory of this process is copied, so what `work` borrows exists in the child; it never returns into
     // the caller's frames, because `ExitOnDrop` ends it on a panic too.
     let pid = unsafe { libc::fork() };
+    #[cfg(any(test, target_env = "musl"))]
+    drop(heap);
     if pid == 0 {
         let _guard = ExitOnDrop;
         die_with_parent(parent);
