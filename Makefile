@@ -168,7 +168,8 @@ BINARIES ?= $(TARGET)/x86_64-unknown-linux-musl/dist/kelvin $(TARGET)/aarch64-un
 KEY      ?=
 # All times in a release.
 RELEASE_TIME = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct))
-DIST     := $(TARGET)/dist
+# Not target/dist: there cargo keeps what it builds for builds with the profile of that name.
+DIST     := $(TARGET)/release-files
 PAGES    := $(TARGET)/pages
 NFPM     := PATH="$(abspath $(TARGET))/nfpm/bin:$$PATH"
 
@@ -180,7 +181,7 @@ pages: need-cargo need-cc ## man pages and completions of every command, in targ
 	KELVIN_PAGES=$(abspath $(PAGES)) SOURCE_DATE_EPOCH=$(RELEASE_TIME) \
 		$(CARGO) test --quiet --locked --workspace --bin kelvin -- --exact cli::pages::every_command_has_man_page_and_completions
 
-dist: pages $(BINARIES) ## the files of a release, in target/dist; KEY=FILE signs them, BINARIES='PROGRAM...' are others than those of make static
+dist: pages $(BINARIES) ## the files of a release, in target/release-files; KEY=FILE signs them, BINARIES='PROGRAM...' are others than those of make static
 	$(NFPM) SOURCE_DATE_EPOCH=$(RELEASE_TIME) scripts/dist $(DIST) $(PAGES) '$(KEY)' $(BINARIES)
 
 dist-test: dist ## test them: the same bytes when made again, and installed, used and removed in fresh roots
