@@ -17,7 +17,6 @@ Exit status: 0 all quantities agree, 1 at least one does not, 2 it could not be 
 import json
 import random
 import statistics
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -89,7 +88,7 @@ def tool_verdict(lower, upper):
 def time_command(*command):
     """Seconds of a command that must succeed."""
     start_time = time.perf_counter()
-    subprocess.run([str(word) for word in command], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    common.run(command)
     return time.perf_counter() - start_time
 
 
@@ -152,7 +151,7 @@ def comparisons():
 
 
 def parse():
-    parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=40)
+    parser = common.make_pairs_parser(__doc__, seconds=2, max_pairs=40)
     static = common.ROOT / "target/x86_64-unknown-linux-musl/dist/kelvin"
     parser.add_argument("--static", type=Path, default=static, help="the other build of kelvin [default: %(default)s]")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this quantity; may be given more than once")

@@ -1,7 +1,7 @@
 //! The heap of the static build: dlmalloc behind one lock.
 //!
-//! musl's own gives large blocks back to the kernel when they are freed, and asks for them again: a run is read in twice the time of glibc,
-//! with four times its page faults. This one keeps up to 2 MiB, as glibc does by default. It has no threads and no huge mappings of its
+//! musl's own gives large blocks back to the kernel when they are freed, and asks for them again: parsing a run again and again takes four
+//! times the page faults that it takes with glibc. This one keeps up to 2 MiB, about as glibc does. It has no threads and no huge pages of its
 //! own, so that what is measured finds no more memory than a program has anyway.
 
 use std::alloc::{GlobalAlloc, Layout};
