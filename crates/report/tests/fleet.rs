@@ -216,6 +216,7 @@ fn page_of_thousand_hosts_is_small() {
     let page = text_of(|out| write_page(&report, out));
     assert!(page.len() < MAX_PAGE_BYTES, "{}", page.len());
     assert_eq!(page.matches("<title>host").count(), 80 * 150);
+    assert_eq!(page.matches("text-anchor=\"end\">node-").count(), 80, "each row has its name");
     assert!(page.contains("(920 are not shown)"));
 }
 

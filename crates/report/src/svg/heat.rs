@@ -8,6 +8,12 @@ use crate::figures::{CellRank, Heat, HeatCell};
 /// Largest side of a cell.
 const MAX_CELL_SIZE: f64 = 50.0;
 
+/// Least height of a row that has its name.
+const MIN_NAMED_HEIGHT: f64 = 16.0;
+
+/// Rows up to which all have their names. Of more, such as the CPUs of a large machine, every second or third says enough.
+const MAX_NAMED_ROWS: usize = 80;
+
 /// Least side of a cell that has room for its value.
 const MIN_CELL_SIZE_FOR_TEXT: f64 = 34.0;
 
@@ -21,7 +27,10 @@ const MAX_WIDTH: f64 = 960.0;
 struct HeatGrid<'h> {
     heat: &'h Heat,
     left: f64,
+    /// Width of a cell.
     side: f64,
+    /// Height of a cell: as its width, unless the names of rows would overlap.
+    row_height: f64,
 }
 
 impl<'h> HeatGrid<'h> {
@@ -29,7 +38,8 @@ impl<'h> HeatGrid<'h> {
         // The label of the rows is to the left of their names.
         let left = 28.0 + widest(&heat.rows) + 8.0;
         let side = ((MAX_WIDTH - left - RIGHT) / heat.columns.len().max(1) as f64).min(MAX_CELL_SIZE);
-        Self { heat, left, side }
+        let min_height = if heat.rows.len() <= MAX_NAMED_ROWS { MIN_NAMED_HEIGHT } else { 0.0 };
+        Self { heat, left, side, row_height: side.max(min_height) }
     }
 
     fn x(&self, column: f64) -> f64 {
@@ -37,7 +47,7 @@ impl<'h> HeatGrid<'h> {
     }
 
     fn y(&self, row: f64) -> f64 {
-        TOP + row * self.side
+        TOP + row * self.row_height
     }
 
     fn height(&self) -> f64 {
@@ -60,22 +70,26 @@ impl<'h> HeatGrid<'h> {
     }
 
     fn unmeasured(&self, row: usize, column: usize) -> Markup {
-        let inset = self.side / 8.0;
-        let [x, y, side] =
-            [self.x(column as f64) + inset, self.y(row as f64) + inset, self.side - 2.0 * inset].map(number);
-        html!("<rect class=\"unmeasured\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{2}\"/>", x, y, side)
+        let [x, y, width, height] = self.inside(row, column, self.side / 8.0).map(number);
+        html!("<rect class=\"unmeasured\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", x, y, width, height)
+    }
+
+    /// Left, top, width and height of a cell without so much of its edges.
+    fn inside(&self, row: usize, column: usize, inset: f64) -> [f64; 4] {
+        let [x, y] = [self.x(column as f64) + inset, self.y(row as f64) + inset];
+        [x, y, self.side - 2.0 * inset, self.row_height - 2.0 * inset]
     }
 
     fn cell(&self, cell: &HeatCell) -> Markup {
-        let (x, y) = (self.x(cell.column as f64), self.y(cell.row as f64));
         let gap = (self.side / 40.0).min(1.0);
         let text = || {
-            let [x, y] = [x + self.side / 2.0, y + self.side / 2.0 + 4.0].map(number);
+            let [x, y] = [self.x(cell.column as f64 + 0.5), self.y(cell.row as f64 + 0.5) + 4.0].map(number);
             let value = self.heat.value_text(cell.value);
             html!("<text class=\"ht{}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", cell.step, x, y, value)
         };
-        let [x, y, side] = [x + gap, y + gap, self.side - 2.0 * gap].map(number);
-        let colour = html!("class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{3}\"", cell.step, x, y, side);
+        let [x, y, width, height] = self.inside(cell.row, cell.column, gap).map(number);
+        let colour =
+            html!("class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", cell.step, x, y, width, height);
         let text = (self.side >= MIN_CELL_SIZE_FOR_TEXT).then(text);
         html!("<rect {}><title>{}</title></rect>{}", colour, self.heat.cell_text(cell), text)
     }
@@ -84,23 +98,29 @@ impl<'h> HeatGrid<'h> {
     /// its text, which contrasts with the cell's.
     fn frame(&self, cell: &HeatCell) -> Option<Markup> {
         let (class, _) = cell.standing.labels()?;
-        let (x, y) = (self.x(cell.column as f64) + FRAME_INSET, self.y(cell.row as f64) + FRAME_INSET);
-        let (class, side) = (format!("{class} ht{}", cell.step), self.side - 2.0 * FRAME_INSET);
-        Some(html!("<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{3:.1}\"/>", class, x, y, side))
+        let class = format!("{class} ht{}", cell.step);
+        let [x, y, width, height] = self.inside(cell.row, cell.column, FRAME_INSET);
+        Some(html!(
+            "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            class,
+            x,
+            y,
+            width,
+            height
+        ))
     }
 
     /// Names of rows and columns, as many as there is room for, and what they are.
     fn axes(&self) -> Markup {
         let mut svg = Markup::new();
         let end = self.y(self.heat.rows.len() as f64);
-        let step = |min_spacing: f64| ((min_spacing / self.side).ceil() as usize).max(1);
-        for (index, name) in self.heat.rows.iter().enumerate().step_by(step(16.0)) {
+        let step = |min_spacing: f64, size: f64| ((min_spacing / size).ceil() as usize).max(1);
+        for (index, name) in self.heat.rows.iter().enumerate().step_by(step(MIN_NAMED_HEIGHT, self.row_height)) {
             let (x, y) = (self.left - 8.0, self.y(index as f64 + 0.5) + 4.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", x, y, name));
         }
-        for (index, name) in
-            self.heat.columns.iter().enumerate().step_by(step(widest(&self.heat.columns) + CHARACTER_WIDTH))
-        {
+        let column_step = step(widest(&self.heat.columns) + CHARACTER_WIDTH, self.side);
+        for (index, name) in self.heat.columns.iter().enumerate().step_by(column_step) {
             let (x, y) = (self.x(index as f64 + 0.5), end + 18.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", x, y, name));
         }
