@@ -1,7 +1,7 @@
 //! How often odd hosts of made fleets are named, and how often alike ones: `rates FLEETS FIRST_SEED [HOSTS [RUNS [NOISE]]]`, of the
 //! noise with this number alone.
 //!
-//! With one run of each host, each odd host is in a fleet of its own: two that are odd in one figure look like a state of runs.
+//! With one run of each host, each odd host is in a fleet of its own: other odd hosts would look like states of runs.
 
 #[path = "../tests/made_fleet/mod.rs"]
 mod made_fleet;

@@ -33,8 +33,6 @@ pub(crate) struct Cell {
     pub host: usize,
     /// How many times the spread between hosts it is above its peers, or below if negative.
     pub distance: f64,
-    /// The same by the median absolute deviation alone, without a sign: what several peers have in common does not make it smaller.
-    pub robust_distance: f64,
     /// The distance of the run that is nearest to the peers, without strays; 0 where its runs lie on both sides of them.
     pub least_distance: f64,
     /// The distance that is compared with those of other hosts: that of the nearest run of the farther 70 %, which has lighter tails than the
@@ -183,7 +181,6 @@ impl SpreadScale {
         Cell {
             host,
             distance: log_ratio / scale,
-            robust_distance: log_ratio.abs() / peers.std.max(MIN_SPREAD),
             least_distance: distance_of(strays),
             tail_distance: distance_of(logs.len() * 3 / 10),
             greatest_distance: greatest / scale,

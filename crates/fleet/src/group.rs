@@ -64,7 +64,6 @@ impl<'a> GroupAnalysis<'a> {
             is_peer: &runs.is_peer,
             is_tested: &runs.is_tested,
             runs_of_host: median_run_count(&runs),
-            threshold,
         });
         let facts: Vec<_> = group.hosts.iter().map(|&host| facts_of(&input.hosts[host].machine)).collect();
         Self { input, group, threshold, series, families, tests, facts: GroupFacts::new(&facts), runs }
@@ -249,19 +248,19 @@ impl<'a> GroupAnalysis<'a> {
     fn power(&self) -> String {
         let (hosts, [_, runs, _]) = (self.group.hosts.len(), self.runs_of_host());
         let share = share_text(self.threshold);
-        let plural = if runs == 1 { "run" } else { "runs" };
-        let reach = match self.tests.least_distance {
-            Some(distance) => format!(
-                "With {hosts} hosts and {runs} {plural} of each, a single figure is out from {distance:.1} times the spread between \
-                 hosts on, and from {share}; whole metrics and areas are out from less."
-            ),
-            None => {
-                "These are too few figures to say how far hosts may be apart: no host can be out by one.".to_owned()
-            }
-        };
-        if let Some(least_share) = self.tests.least_share {
-            return reach + &one_run_text(least_share, self.threshold);
+        let few = "These are too few figures to say how far hosts may be apart: no host can be out by one.";
+        let Some(distance) = self.tests.least_distance else { return few.to_owned() };
+        if runs == 1 {
+            return format!(
+                "With {hosts} hosts and one run of each, a figure alone names no host: a run in a rare slow state looks like a slow host. Whole \
+                 metrics and areas do from {distance:.1} times the spread between hosts on, and from {share}. To tell slow hosts from slow runs \
+                 needs two runs of each."
+            );
         }
+        let reach = format!(
+            "With {hosts} hosts and {runs} runs of each, a single figure is out from {distance:.1} times the spread between hosts on, and from \
+             {share}; whole metrics and areas are out from less."
+        );
         let total: usize = self.runs.ranges.iter().map(ExactSizeIterator::len).sum();
         let least_chance = (-self.runs.log_factorials.log_choose(total, runs)).exp();
         let is_shape_open = least_chance * self.tests.tests as f64 > false_discovery_rate(runs);
@@ -347,20 +346,6 @@ impl<'a> GroupAnalysis<'a> {
             worse_by: order.iter().map(row).collect(),
             metrics: metrics.into_iter().map(|(id, _)| id).collect(),
         }
-    }
-}
-
-/// What one run of each host cannot tell.
-fn one_run_text(least_share: f64, threshold: f64) -> String {
-    if least_share > threshold {
-        let share = share_text(least_share);
-        format!(
-            " One run of each host: here single runs stray so far from their peers that a figure alone names a host only beyond {share}. \
-             To tell a slow host from a slow run needs two runs of each."
-        )
-    } else {
-        " One run of each host: a run in a rare slow state looks like a slow host. To tell them apart needs two runs of each."
-            .to_owned()
     }
 }
 

@@ -11,7 +11,7 @@ use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
 
 use crate::cells::{Candidate, Cell, SeriesCells};
 use crate::families::{Family, FamilyMember};
-use crate::run_states::{RunStates, family_chance};
+use crate::run_states::family_chance;
 use crate::tails::{Tail, TailPool};
 
 /// The share of hosts with the largest distances that do not make the tails: they may be out. It changes the tails of alike hosts little.
@@ -57,10 +57,9 @@ pub(crate) struct OutlierTests {
     pub findings: Vec<Finding>,
     /// All tests of hosts and series.
     pub tests: usize,
-    /// The distance that a single figure of usual tails must have to be significant, if the figures show any.
+    /// The distance that a single figure of usual tails must have to be significant, if the figures show any. With one run of each host,
+    /// that of a whole metric or area.
     pub least_distance: Option<f64>,
-    /// With one run of each host, the share by which a single figure must be off so that no state of runs explains it.
-    pub least_share: Option<f64>,
 }
 
 /// What is tested.
@@ -75,28 +74,21 @@ pub(crate) struct TestInput<'a> {
     pub is_tested: &'a [bool],
     /// Runs of a typical host.
     pub runs_of_host: usize,
-    /// Share by which a figure must differ.
-    pub threshold: f64,
 }
 
 impl TestInput<'_> {
-    /// The chance that states of single runs make the only run of a host look like this in a whole family; 0 of a figure.
-    fn family_state_chance(&self, test: usize, cell: &Cell) -> f64 {
-        let family = test.checked_sub(self.series.len()).filter(|_| self.runs_of_host == 1 && cell.hits == 1);
+    /// Whether a host is tested by this: one with a single run by whole metrics and areas alone.
+    fn is_test_of(&self, test: usize, cell: &Cell) -> bool {
+        self.is_tested[cell.host] && (cell.hits > 1 || test >= self.series.len())
+    }
+
+    /// The chance that states of single runs make the only run of a host look like this in a whole family; 0 of a host with several runs.
+    fn state_chance(&self, test: usize, cell: &Cell) -> f64 {
+        let family = test.checked_sub(self.series.len()).filter(|_| cell.hits == 1);
         family.map_or(0.0, |index| {
             let members = (self.members_of)(&self.families[index].0);
             family_chance(&members, cell, |series| self.series[series].as_ref().map_or(&[], |cells| &cells.cells))
         })
-    }
-
-    /// How far single runs stray in figures, if hosts have one.
-    fn run_states(&self) -> Option<RunStates> {
-        let figures = || self.series.iter().enumerate().filter_map(|(index, cells)| Some((index, cells.as_ref()?)));
-        let is_peer = |cell: &&Cell| self.is_peer[cell.host];
-        let cells =
-            figures().flat_map(|(index, cells)| cells.cells.iter().filter(is_peer).map(move |cell| (index, cell)));
-        let candidates = figures().flat_map(|(_, cells)| cells.candidates.iter().map(|candidate| &candidate.cell));
-        (self.runs_of_host == 1).then(|| RunStates::new(self.threshold, cells, candidates.filter(is_peer)))
     }
 }
 
@@ -120,28 +112,24 @@ pub(crate) fn test_candidates(input: &TestInput<'_>) -> OutlierTests {
     for (test, cells) in all() {
         let pool = pools.entry(stratum(test, cells)).or_default();
         cells.cells.iter().filter(|cell| is_peer[cell.host]).for_each(|cell| pool.add(cell));
-        let tested = cells.cells.iter().filter(|cell| is_tested[cell.host]);
+        let tested = cells.cells.iter().filter(|cell| input.is_test_of(test, cell));
         tested.for_each(|cell| tests.0[cell.host] += 1);
     }
     pools.values_mut().for_each(TailPool::sort);
-    let trimmed = trimmed_hosts(&pools, hosts);
+    // Of single runs all make the tails: what no other run shows is a state of runs as likely as a host that is out.
+    let trimmed = if has_repeats { trimmed_hosts(&pools, hosts) } else { BTreeSet::new() };
     let candidates: Vec<(usize, (bool, usize), Candidate)> = all()
         .flat_map(|(test, cells)| {
-            cells.candidates.iter().map(move |candidate| (test, stratum(test, cells), *candidate))
+            let candidates = cells.candidates.iter().filter(move |candidate| input.is_test_of(test, &candidate.cell));
+            candidates.map(move |candidate| (test, stratum(test, cells), *candidate))
         })
         .collect();
-    let states = input.run_states();
-    let findings = significant(input, &candidates, (&pools, states.as_ref()), (&trimmed, &tests, rate));
-    let largest_pool =
-        pools.iter().filter(|((is_family, _), _)| !is_family).map(|(_, pool)| pool).max_by_key(|pool| pool.len());
+    let findings = significant(input, &candidates, &pools, (&trimmed, &tests, rate));
+    let tested_pools = pools.iter().filter(|((is_family, _), _)| *is_family != has_repeats);
+    let largest_pool = tested_pools.map(|(_, pool)| pool).max_by_key(|pool| pool.len());
     let tail = largest_pool.and_then(|pool| pool.tail_without(|host| trimmed.contains(&host)));
     let least_distance = tail.map(|tail| tail.distance(rate / tests.total().max(1) as f64));
-    OutlierTests {
-        findings,
-        tests: tests.total(),
-        least_distance,
-        least_share: states.map(|states| states.least_share()),
-    }
+    OutlierTests { findings, tests: tests.total(), least_distance }
 }
 
 /// The share of hosts that are named without being out, on average at most.
@@ -166,7 +154,7 @@ fn trimmed_hosts(pools: &BTreeMap<(bool, usize), TailPool>, hosts: usize) -> BTr
 fn significant(
     input: &TestInput<'_>,
     candidates: &[(usize, (bool, usize), Candidate)],
-    (pools, states): (&BTreeMap<(bool, usize), TailPool>, Option<&RunStates>),
+    pools: &BTreeMap<(bool, usize), TailPool>,
     (excluded, tests, rate): (&BTreeSet<u32>, &TestCounts, f64),
 ) -> Vec<Finding> {
     let mut tails: HashMap<((bool, usize), usize), Option<Tail>> = HashMap::new();
@@ -181,7 +169,7 @@ fn significant(
         let counted = if can_count { candidate.counted_chance } else { 0.0 };
         let Cell { least_distance, hits, .. } = candidate.cell;
         let by_repeats = if hits > 1 { pools[&stratum].repeat_chance(least_distance, hits) } else { 0.0 };
-        by_tail.max(counted).max(by_repeats).max(input.family_state_chance(test, &candidate.cell))
+        by_tail.max(counted).max(by_repeats).max(input.state_chance(test, &candidate.cell))
     };
     let chances: Vec<f64> =
         candidates.iter().map(|(test, stratum, candidate)| chance(*test, *stratum, candidate)).collect();
@@ -196,17 +184,7 @@ fn significant(
         // Cells that are no candidates have the chance 1: they count among the tests, and change no rank before them.
         let factor = tests.0[host] as f64 / of_host.len() as f64;
         let adjusted = adjusted_p_values(&of_host).into_iter().map(|chance| (chance * factor).min(1.0));
-        let mut adjusted: BTreeMap<usize, f64> = indices.into_iter().zip(adjusted).collect();
-        let is_figure =
-            |index: &usize| candidates[*index].0 < input.series.len() && candidates[*index].2.cell.hits == 1;
-        if let Some(states) = states {
-            let figures: Vec<usize> = adjusted.keys().copied().filter(is_figure).collect();
-            let cells: Vec<&Cell> = figures.iter().map(|&index| &candidates[index].2.cell).collect();
-            for (index, chance) in figures.into_iter().zip(states.chances(host, &cells)) {
-                adjusted.entry(index).and_modify(|adjusted| *adjusted = adjusted.max(chance));
-            }
-        }
-        adjusted.into_iter().collect()
+        indices.into_iter().zip(adjusted).collect()
     };
     let of_hosts: Vec<Vec<(usize, f64)>> = indices_of_hosts.into_iter().map(adjusted_in_host).collect();
     // The least adjusted chance is that of Simes that nothing of the host is out.

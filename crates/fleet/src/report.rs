@@ -58,8 +58,8 @@ pub struct FleetGroup {
     pub tests: usize,
     /// The share of hosts that are named without being out, on average at most.
     pub false_discovery_rate: f64,
-    /// How many times the spread between hosts a single figure must be off before its host is out, with these hosts, runs and tails; `None`
-    /// where so few figures show no tails, so that no host can be out by a figure.
+    /// How many times the spread between hosts a single figure must be off before its host is out, with these hosts, runs and tails; with
+    /// one run of each host a whole metric or area. `None` where so few figures show no tails, so that no host can be out by one.
     pub least_distance: Option<f64>,
     /// What can be told with so many hosts and runs, in sentences.
     pub power: String,

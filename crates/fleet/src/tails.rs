@@ -159,7 +159,6 @@ mod tests {
         Cell {
             host,
             distance,
-            robust_distance: distance,
             least_distance: distance,
             tail_distance: distance,
             greatest_distance: distance,
