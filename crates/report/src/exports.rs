@@ -10,6 +10,7 @@ pub mod influx;
 pub mod openmetrics;
 #[cfg_attr(not(feature = "parquet"), path = "exports/without_parquet.rs")]
 pub mod parquet;
+pub mod watch_openmetrics;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -25,6 +26,7 @@ pub use github_action::GithubAction;
 pub use influx::Influx;
 pub use openmetrics::OpenMetrics;
 pub use parquet::{Parquet, ParquetSamples};
+pub use watch_openmetrics::{WatchStatus, write_watch_openmetrics};
 
 /// A figure that other tools can read: it has a headline, and is not only an input of predictions.
 pub(crate) struct ExportedFigure<'a> {

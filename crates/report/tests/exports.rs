@@ -5,10 +5,14 @@ mod synthetic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use kelvin_analysis::Outcome;
-use kelvin_core::Better;
-use kelvin_report::exports::omitted;
+use kelvin_analysis::{MetricResult, Outcome};
+use kelvin_core::{
+    Better, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun, PValue, RangeVerdict,
+    SeriesHistory, VersionHistory,
+};
+use kelvin_report::exports::{WatchStatus, omitted, write_watch_openmetrics};
 use kelvin_report::{Bencher, Benchstat, GithubAction, Influx, OpenMetrics, Render};
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;
@@ -141,6 +145,93 @@ fn tags_are_at_most_32_labels() {
     let (_, labels, _) = sample(&line);
     assert_eq!(labels.iter().filter(|(label, _)| label.starts_with("tag_")).count(), 32);
     assert!(labels.contains(&("tags_left_out", "8")), "{labels:?}");
+}
+
+/// Three runs, with a metric of the sample that is worse for good from the second on.
+fn regressed_history(sample: &SyntheticReport) -> History {
+    let result = sample.analysis.results.iter().find(|result| result.metric.id == *"os.syscall.null").unwrap();
+    let started = |run: usize| format!("2026-03-0{}T10:00:00Z", run + 1);
+    let run = |run| HistoryRun { id: format!("run-{run}"), started: started(run), frequency: None };
+    let change = HistoryChange {
+        kind: HistoryChangeKind::Step,
+        run: 1,
+        run_interval: [1, 1],
+        before: 100.0,
+        after: 125.0,
+        p_value: PValue { raw: 1e-9, adjusted: 1e-7 },
+        runs: [0, 1],
+        differences: Vec::new(),
+    };
+    let points = [100.0, 125.0, 125.0].into_iter().enumerate().map(|(run, value)| HistoryPoint { run, value });
+    let version = VersionHistory { version: 1, points: points.collect(), changes: vec![change] };
+    History {
+        history_format: HISTORY_FORMAT,
+        machine: "5f2c9e7a01d34b68".into(),
+        cpu_model: None,
+        mode: "watch".into(),
+        runs: (0..3).map(run).collect(),
+        has_older: false,
+        other_modes: Vec::new(),
+        false_discovery_rate: 0.05,
+        series: vec![SeriesHistory {
+            metric: result.metric,
+            case: result.case.clone(),
+            versions: vec![version],
+            ranking: None,
+        }],
+    }
+}
+
+#[test]
+fn watch_adds_lasting_regressions_to_figures() {
+    let sample = synthetic::full();
+    let history = regressed_history(&sample);
+    let text = |threshold| {
+        let status = WatchStatus { interval: Duration::from_secs(3600), history: &history, threshold };
+        let mut out = Vec::new();
+        write_watch_openmetrics(&sample.report(), &status, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_valid_exposition(&text);
+        text
+    };
+    let figures = render(&OpenMetrics, &sample);
+    let added = |threshold| {
+        let text = text(threshold);
+        assert!(text.starts_with(figures.strip_suffix("# EOF\n").unwrap()), "the figures come first");
+        let lines = text.lines().filter(|line| line.starts_with("kelvin_watch")).map(str::to_owned);
+        lines.collect::<Vec<String>>()
+    };
+    let labels = "metric=\"os.syscall.null\",case=\"call=getppid\",call=\"getppid\"";
+    assert_eq!(
+        added(0.05),
+        [
+            "kelvin_watch_interval_seconds 3600.0".to_owned(),
+            "kelvin_watch_regressions 1.0".to_owned(),
+            format!("kelvin_watch_regression_ratio{{{labels}}} 1.25"),
+            format!("kelvin_watch_regression_start_time_seconds{{{labels}}} 1772445600.0"),
+        ]
+    );
+    assert_eq!(added(0.3), ["kelvin_watch_interval_seconds 3600.0", "kelvin_watch_regressions 0.0"]);
+}
+
+#[test]
+fn openmetrics_has_predicted_ranges_and_verdicts() {
+    let sample = synthetic::full();
+    let text = render(&OpenMetrics, &sample);
+    let values = |name: &str| -> Vec<f64> {
+        let lines = text.lines().filter(|line| line.split('{').next() == Some(name));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect()
+    };
+    let measured = sample.analysis.results.iter().filter(|result| !result.only_input);
+    let measured = measured.filter(|result| matches!(result.outcome, Outcome::Measured(_)));
+    let is_outside = |result: &&MetricResult| matches!(result.verdict, RangeVerdict::Above | RangeVerdict::Below);
+    let outside = values("kelvin_figure_outside_prediction");
+    assert_eq!(outside.iter().sum::<f64>(), measured.clone().filter(is_outside).count() as f64);
+    assert_eq!(outside.len(), measured.filter(|result| result.prediction.is_some()).count());
+    assert!(outside.contains(&0.0) && outside.contains(&1.0));
+    let [lower, predicted, upper] = ["_predicted_lower", "_predicted", "_predicted_upper"]
+        .map(|part| values(&format!("kelvin_os_syscall_null{part}_seconds"))[0]);
+    assert!(lower < predicted && predicted < upper, "{lower} {predicted} {upper}");
 }
 
 /// The verdict of Prometheus's own reader, where it is installed.

@@ -11,7 +11,7 @@ use std::io;
 use jiff::Timestamp;
 use kelvin_analysis::IntervalKind;
 use kelvin_core::text::escape_invisible;
-use kelvin_core::{Better, Metric, RunStatus, Unit};
+use kelvin_core::{Better, Case, Metric, Name, RangeVerdict, RunStatus, Unit};
 
 use super::{ExportedFigure, exported_figures};
 use crate::text::grouped;
@@ -23,11 +23,14 @@ pub struct OpenMetrics;
 
 impl Render for OpenMetrics {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let figures = exported_figures(report).0;
-        let samples: Vec<Sample> =
-            run_samples(report).into_iter().chain(figures.iter().flat_map(figure_samples)).collect();
-        write_families(&samples, out)
+        write_families(&report_samples(report), out)
     }
+}
+
+/// What is written of a run: the run itself, then its figures.
+pub(super) fn report_samples(report: &Report<'_>) -> Vec<Sample> {
+    let figures = exported_figures(report).0;
+    run_samples(report).into_iter().chain(figures.iter().flat_map(figure_samples)).collect()
 }
 
 /// Writes samples by their names, of which none must come twice, and the end.
@@ -101,8 +104,7 @@ fn run_samples(report: &Report<'_>) -> Vec<Sample> {
         labels.push(("tags_left_out".to_owned(), omitted_count.to_string()));
     }
     let mut samples = vec![sample("run_info", "", "The run and the machine that these figures are of.", (labels, 1.0))];
-    if let Ok(started) = header.started.parse::<Timestamp>() {
-        let seconds = started.as_microsecond() as f64 / 1e6;
+    if let Some(seconds) = unix_seconds(&header.started) {
         samples.push(sample("run_start_time", "seconds", "When the run began, since 1970.", (vec![], seconds)));
     }
     samples.push(sample("run_duration", "seconds", "How long the run took.", (vec![], run.seconds)));
@@ -114,13 +116,16 @@ fn run_samples(report: &Report<'_>) -> Vec<Sample> {
     samples
 }
 
+/// The seconds since 1970 of a time of RFC 3339.
+pub(super) fn unix_seconds(time: &str) -> Option<f64> {
+    time.parse::<Timestamp>().ok().map(|time| time.as_microsecond() as f64 / 1e6)
+}
+
 fn figure_samples(figure: &ExportedFigure<'_>) -> Vec<Sample> {
     let (metric, summary) = (&figure.result.metric, figure.summary);
     let (unit, to_base) = base_unit(metric.unit);
     let stem = metric.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    // The id of the metric, by which it is explained, and a label for each axis.
-    let axes = figure.result.case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
-    let labels: Labels = std::iter::once(("metric".to_owned(), metric.id.to_string())).chain(axes).collect();
+    let labels = series_labels(metric.id, &figure.result.case);
     let help_text = |subject: &str| format!("{subject} {}", metric_help(metric));
     let mut samples = vec![sample(&stem, unit, metric_help(metric), (labels.clone(), to_base(summary.headline)))];
     if let Some(interval) = summary.interval {
@@ -136,11 +141,42 @@ fn figure_samples(figure: &ExportedFigure<'_>) -> Vec<Sample> {
         samples.push(sample(&format!("{stem}_upper"), unit, help_text(high), (labels, to_base(interval.upper))));
     }
     if let Some(prediction) = &figure.result.prediction {
-        let value = (labels.clone(), to_base(prediction.value));
-        samples.push(sample(&format!("{stem}_predicted"), unit, help_text("Predicted value of:"), value));
+        let ends = [
+            ("", "Predicted value of:", prediction.value),
+            ("_lower", "Lower end of the predicted range of:", prediction.low),
+            ("_upper", "Upper end of the predicted range of:", prediction.high),
+        ];
+        samples.extend(ends.map(|(end, subject, value)| {
+            let value = (labels.clone(), to_base(value));
+            sample(&format!("{stem}_predicted{end}"), unit, help_text(subject), value)
+        }));
     }
+    samples.extend(prediction_samples(figure, &labels));
     samples.push(sample(&format!("{stem}_rounds"), "", help_text("Rounds of:"), (labels, f64::from(summary.rounds))));
     samples
+}
+
+/// A figure against its prediction, under names that all metrics share: one rule or panel serves all of them.
+fn prediction_samples(figure: &ExportedFigure<'_>, labels: &Labels) -> Vec<Sample> {
+    let is_outside = match figure.result.verdict {
+        RangeVerdict::AsPredicted => false,
+        RangeVerdict::Above | RangeVerdict::Below => true,
+        RangeVerdict::NotPredicted | RangeVerdict::NotMeasured => return Vec::new(),
+    };
+    let help = "Whether the interval of a figure lies outside of its predicted range.";
+    let outside = (labels.clone(), f64::from(u8::from(is_outside)));
+    let ratio = figure.result.ratio.map(|ratio| {
+        sample("figure_over_prediction", "ratio", "A figure over its predicted value.", (labels.clone(), ratio))
+    });
+    std::iter::once(sample("figure_outside_prediction", "", help, outside)).chain(ratio).collect()
+}
+
+/// The id of the metric, by which it is explained, its case as a whole, and a label for each axis of it. A metric without parameters has
+/// none of the latter: an empty label is none.
+pub(crate) fn series_labels(metric: Name, case: &Case) -> Labels {
+    let axes = case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
+    let whole = (!case.is_empty()).then(|| ("case".to_owned(), case.to_string()));
+    std::iter::once(("metric".to_owned(), metric.to_string())).chain(whole).chain(axes).collect()
 }
 
 /// What a metric is, with the direction that is better.
@@ -165,7 +201,7 @@ fn base_unit(unit: Unit) -> (&'static str, fn(f64) -> f64) {
 }
 
 /// Names of labels that others use: those of every figure and of a fleet, those that Prometheus adds to what it reads.
-const RESERVED_LABELS: [&str; 6] = ["metric", "interval", "group", "host", "job", "instance"];
+const RESERVED_LABELS: [&str; 7] = ["metric", "case", "interval", "group", "host", "job", "instance"];
 
 /// The name of an axis as a label. One that is no label, or is taken, is spelled in the way that Prometheus spells foreign names
 /// (`U__`, an underscore twice, other characters by their number), so that no two axes become one label.

@@ -4,7 +4,7 @@ use std::io;
 
 use kelvin_fleet::{FleetGroup, FleetReport};
 
-use crate::exports::openmetrics::{Labels, Sample, label_name, sample, write_families};
+use crate::exports::openmetrics::{Labels, Sample, sample, series_labels, write_families};
 
 /// Writes a report of a fleet as OpenMetrics text.
 ///
@@ -41,8 +41,8 @@ fn group_samples(group: &FleetGroup, report: &FleetReport) -> Vec<Sample> {
     }
     for outlier in &group.outliers {
         for figure in &outlier.figures {
-            let mut labels = in_group(&[("host", &outlier.label), ("metric", &figure.metric.id)]);
-            labels.extend(figure.case.iter().map(|(axis, value)| (label_name(&axis), value.to_string())));
+            let mut labels = in_group(&[("host", &outlier.label)]);
+            labels.extend(series_labels(figure.metric.id, &figure.case));
             let help = "A figure that is out, over the median of its peers.";
             samples.push(sample("fleet_figure", "ratio", help, (labels, figure.ratio)));
         }
