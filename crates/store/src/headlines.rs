@@ -1,8 +1,8 @@
 //! What later runs of a machine learn from: one headline of each series and run, read without any sample.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use kelvin_core::{Case, Metric, Name, Run, RunStatus, SpreadHistory, StoredHeadline};
+use kelvin_core::{Case, Metric, Name, Prediction, Run, RunStatus, SpreadHistory, StoredHeadline};
 
 use crate::Store;
 use crate::check::{check_finite, check_not_negative};
@@ -29,6 +29,23 @@ impl Store {
     /// # Errors
     /// If there is no such run, a figure is not finite, a series comes twice, or the store fails.
     pub fn record_headlines(&self, run_id: &str, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
+        self.replace_headlines(run_id, headlines, None)
+    }
+
+    /// As [`Store::record_headlines`], with the definitions of the metrics and the predictions of the run, for dashboards.
+    ///
+    /// # Errors
+    /// As of [`Store::record_headlines`].
+    pub fn record_figures(&self, run: &Run, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
+        self.replace_headlines(&run.header.id, headlines, Some(run))
+    }
+
+    fn replace_headlines(
+        &self,
+        run_id: &str,
+        headlines: &[StoredHeadline],
+        definitions: Option<&Run>,
+    ) -> Result<(), AppendError> {
         let mut series = HashSet::new();
         for (i, headline) in headlines.iter().enumerate() {
             check_finite(&format!("headlines[{i}].value"), headline.value)?;
@@ -38,9 +55,9 @@ impl Store {
                 return Err(InvalidField { field: format!("headlines[{i}]"), problem }.into());
             }
         }
-        self.append_to(run_id, |engine, run| {
-            engine.execute("DELETE FROM headline WHERE run = $1", values![run])?;
-            put_headlines(engine, run, headlines)
+        self.append_to(run_id, |engine, key| {
+            engine.execute("DELETE FROM headline WHERE run = $1", values![key])?;
+            put_headlines(engine, key, headlines, definitions)
         })
     }
 
@@ -52,7 +69,7 @@ impl Store {
     pub fn store_results(&self, run: &Run, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
         self.replace_header(&run.header)?;
         self.store_conclusion(&run.header.id, &RunConclusion::from_run(run))?;
-        if run.status == RunStatus::Complete { self.record_headlines(&run.header.id, headlines) } else { Ok(()) }
+        if run.status == RunStatus::Complete { self.record_figures(run, headlines) } else { Ok(()) }
     }
 
     /// The headlines of these metrics in complete runs of a machine in one mode, made by the same version of the method: for each
@@ -150,20 +167,55 @@ pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline
     store.rows(select, values![run], headline)?.into_iter().collect()
 }
 
-/// Stores headlines of a run that has none yet.
-pub(crate) fn put_headlines(engine: &dyn SqlConnection, run: i64, headlines: &[StoredHeadline]) -> SqlResult<()> {
-    let key = |headline: &StoredHeadline| {
+/// Stores headlines of a run that has none yet: next to them its predictions, where it is given, and the definitions of its metrics.
+pub(crate) fn put_headlines(
+    engine: &dyn SqlConnection,
+    run_key: i64,
+    headlines: &[StoredHeadline],
+    run: Option<&Run>,
+) -> SqlResult<()> {
+    let series_values = |headline: &StoredHeadline| {
         values![headline.metric.as_str(), headline.version, axes_json(&headline.case)].to_vec()
     };
     let insert_series = "INSERT INTO series (metric, version, axes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
     // In one order, so that two writers of the same ones do not deadlock.
-    let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(key).collect();
+    let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(series_values).collect();
     series.sort_by_key(|values| format!("{values:?}"));
     engine.execute_each(insert_series, &mut series.into_iter())?;
-    let insert_headlines = "INSERT INTO headline (series, run, value, within_variance)
-               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND axes = $3";
+    put_metrics(engine, headlines, run)?;
+    let insert_headlines = "INSERT INTO headline (series, run, value, within_variance, predicted, predicted_low, predicted_high)
+               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION), CAST($7 AS DOUBLE PRECISION),
+               CAST($8 AS DOUBLE PRECISION), CAST($9 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND axes = $3";
+    let predictions = run.map(predictions_by_case).unwrap_or_default();
     let values = |headline: &StoredHeadline| {
-        [key(headline), values![run, headline.value, headline.within_variance].to_vec()].concat()
+        let prediction = predictions.get(&(headline.metric, &headline.case));
+        let [predicted, low, high] = match prediction {
+            Some(prediction) => [prediction.value, prediction.low, prediction.high].map(Some),
+            None => [None; 3],
+        };
+        let figures = values![run_key, headline.value, headline.within_variance, predicted, low, high];
+        [series_values(headline), figures.to_vec()].concat()
     };
     engine.execute_each(insert_headlines, &mut headlines.iter().map(values))
+}
+
+/// Stores the definitions of the metrics of these headlines, as far as the run has them.
+fn put_metrics(engine: &dyn SqlConnection, headlines: &[StoredHeadline], run: Option<&Run>) -> SqlResult<()> {
+    let used: HashSet<(Name, u32)> = headlines.iter().map(|headline| (headline.metric, headline.version)).collect();
+    let defined = run.into_iter().flat_map(|run| &run.header.metrics);
+    let mut metrics: Vec<&Metric> = defined.filter(|metric| used.contains(&(metric.id, metric.version))).collect();
+    // In one order, as above.
+    metrics.sort_by_key(|metric| (metric.id.as_str(), metric.version));
+    let insert =
+        "INSERT INTO metric (id, version, unit, better, summary) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+    let values = |metric: &Metric| {
+        let (unit, better) = (metric.unit.name(), metric.better.name());
+        values![metric.id.as_str(), metric.version, unit, better, metric.summary.as_str()].to_vec()
+    };
+    engine.execute_each(insert, &mut metrics.into_iter().map(values))
+}
+
+fn predictions_by_case(run: &Run) -> HashMap<(Name, &Case), &Prediction> {
+    let predicted = run.predictions.iter().filter_map(|record| Some((record, record.prediction.as_ref()?)));
+    predicted.map(|(record, prediction)| ((record.metric, &record.case), prediction)).collect()
 }

@@ -11,7 +11,11 @@ pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// The steps in the dialect of SQLite, from which `postgres_dialect` makes that of PostgreSQL.
-const MIGRATIONS: [&str; 1] = [include_str!("../data/layout_1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("../data/layout_1.sql"), include_str!("../data/layout_2.sql")];
+
+/// What only a server has after a step, by its number: views that dashboards query, in its own dialect.
+#[cfg(feature = "postgres")]
+const POSTGRES_VIEWS: [(usize, &str); 1] = [(2, include_str!("../data/dashboard_views.sql"))];
 
 /// What a server has before the first step: a schema of our own, and the version of its layout.
 #[cfg(feature = "postgres")]
@@ -45,7 +49,10 @@ pub(crate) fn postgres_migrations(version: i64) -> impl Iterator<Item = String> 
     let applied = usize::try_from(version).unwrap_or(MIGRATIONS.len());
     MIGRATIONS.iter().enumerate().skip(applied).map(|(index, step)| {
         let prefix = if index == 0 { POSTGRES_LAYOUT } else { "" };
-        format!("{prefix}{}; UPDATE layout SET version = {}", postgres_dialect(step), index + 1)
+        let version = index + 1;
+        let views = POSTGRES_VIEWS.iter().filter(|(after, _)| *after == version).map(|(_, views)| *views);
+        let views = views.collect::<String>();
+        format!("{prefix}{}; {views}; UPDATE layout SET version = {version}", postgres_dialect(step))
     })
 }
 

@@ -335,7 +335,7 @@ fn insert_whole(engine: &dyn SqlConnection, run: &Run, headlines: &[StoredHeadli
     )?;
     store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
     upsert_conclusion(engine, key, &RunConclusion::from_run(run))?;
-    put_headlines(engine, key, headlines)?;
+    put_headlines(engine, key, headlines, Some(run))?;
     labels::put_labels(&run.labels, engine, key, OldLabels::Replaced)
 }
 

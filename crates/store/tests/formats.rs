@@ -65,6 +65,29 @@ fn format_1_store_is_readable() {
     assert_eq!((history[0].headlines[0], history[0].within_variances[0]), (61.25, 0.5));
 }
 
+#[test]
+fn layout_2_store_is_readable() {
+    let path = fixture("layout-2.sqlite");
+    if is_blessing() && !path.exists() {
+        assert_eq!(SCHEMA_VERSION, 2, "only a kelvin of layout 2 can make its fixture");
+        let store = Store::open(&path).unwrap();
+        store.insert(&sample_run()).unwrap();
+        store.record_figures(&sample_run(), &headlines()).unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("runs.sqlite");
+    fs::write(&copy, fs::read(path).unwrap()).unwrap();
+    let store = Store::open(&copy).unwrap();
+    assert_eq!(store.load("last").unwrap(), sample_run());
+    drop(store);
+    let figures = "SELECT metric.unit, value, predicted, predicted_low, predicted_high FROM headline
+                   JOIN series ON series.key = series JOIN metric ON metric.id = series.metric";
+    let figures = rusqlite::Connection::open(copy).unwrap().query_row(figures, [], |row| {
+        Ok((row.get::<_, String>(0)?, [1, 2, 3, 4].map(|column| row.get::<_, f64>(column).unwrap())))
+    });
+    assert_eq!(figures.unwrap(), ("nanoseconds".to_owned(), [61.25, 61.5, 40.0, 120.0]));
+}
+
 /// Runs of a real machine; `crates/kelvin/tests/stored_runs.rs` describes them and their expected results.
 const REAL_RUNS: [&str; 3] = ["intel-guest-1", "intel-guest-2", "intel-guest-3"];
 

@@ -86,7 +86,7 @@ fn sqlite_and_postgres_schemas_are_equal() {
     let server_columns = server.sql(
         &database,
         "SELECT table_name || '.' || column_name || ' ' || is_nullable FROM information_schema.columns
-         WHERE table_schema = 'kelvin' AND table_name <> 'layout'",
+         WHERE table_schema = 'kelvin' AND table_name <> 'layout' AND table_name NOT LIKE 'dashboard%'",
     );
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
@@ -102,6 +102,54 @@ fn sqlite_and_postgres_schemas_are_equal() {
         column_set(file_columns.iter().map(String::as_str).collect())
     );
     assert!(file_columns.len() > 40, "{file_columns:?}");
+}
+
+/// What takes a database of a server back to the layout before dashboards.
+const BACK_TO_LAYOUT_1: &str =
+    "SET search_path TO kelvin; DROP VIEW dashboard_run, dashboard_figure; DROP TABLE metric;
+    ALTER TABLE headline DROP COLUMN predicted, DROP COLUMN predicted_low, DROP COLUMN predicted_high;
+    UPDATE layout SET version = 1";
+
+#[test]
+fn dashboard_views_have_base_units_and_predictions() {
+    let Some(server) = TestPostgres::shared("the views of dashboards") else { return };
+    let database = server.database();
+    let store = Store::open(location(&server.url(&database))).unwrap();
+    store.insert(&run_called("before")).unwrap();
+    store.record_headlines("before", &[headline(50.0)]).unwrap();
+    server.sql(&database, BACK_TO_LAYOUT_1);
+    // Brought up to date, it has what was stored before, without a prediction.
+    drop(store);
+    let store = Store::open(location(&server.url(&database))).unwrap();
+    let run = run_called("after");
+    store.insert(&run).unwrap();
+    store.record_figures(&run, &[headline(62.0)]).unwrap();
+    store.update_tags("after", &["node=n7".parse().unwrap()], &[]).unwrap();
+    let rounded = ["value", "standard_error", "predicted", "predicted_low", "predicted_high"]
+        .map(|column| format!("round(CAST({column} * 1e9 AS NUMERIC), 1)"))
+        .join(", ");
+    let select = format!(
+        "SELECT run, host, metric, \"case\", unit, better, {rounded} FROM kelvin.dashboard_figure ORDER BY run"
+    );
+    let figures = server.sql(&database, &select);
+    let machine: String = run.header.machine.identity.chars().take(8).collect();
+    let [after, before] = figures.lines().collect::<Vec<_>>()[..] else { panic!("{figures}") };
+    assert_eq!(after, "after|n7|os.syscall.null|call=getppid|seconds|lower|62.0|0.5|61.5|40.0|120.0");
+    assert_eq!(before, format!("before|{machine}|os.syscall.null|call=getppid|seconds|lower|50.0|0.5|||"));
+    let runs = server.sql(
+        &database,
+        "SELECT run, host, status, tags ->> 'node', extract(epoch FROM time) FROM kelvin.dashboard_run WHERE run = 'after'",
+    );
+    assert_eq!(runs.trim(), "after|n7|complete|n7|1769860800.250000");
+    // Somebody who may see the views alone sees no stored run.
+    server.sql(
+        &database,
+        "CREATE ROLE reader; GRANT USAGE ON SCHEMA kelvin TO reader;
+         GRANT SELECT ON kelvin.dashboard_run, kelvin.dashboard_figure TO reader",
+    );
+    assert_eq!(server.sql(&database, "SET ROLE reader; SELECT count(*) FROM kelvin.dashboard_figure").trim(), "2");
+    let may_read = "SELECT has_table_privilege('reader', 'kelvin.run', 'SELECT')";
+    assert_eq!(server.sql(&database, may_read).trim(), "f");
 }
 
 fn refusal(url: &str) -> OpenError {
