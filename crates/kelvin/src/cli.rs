@@ -303,6 +303,9 @@ pub struct RunArgs {
 /// `kelvin agent`.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
+    /// Print the address as one line of JSON
+    #[arg(long, short_alias = 'J')]
+    pub json: bool,
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_transfer::wire::address::parse_address)]
     pub listen: SocketAddr,

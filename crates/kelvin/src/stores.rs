@@ -10,6 +10,7 @@ use kelvin_store::{Location, Store, UploadResult};
 
 use crate::cli::{StoreArgs, option_or_setting};
 use crate::cli_error::{CliError, Context};
+use crate::output;
 
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
@@ -97,7 +98,7 @@ pub fn run_count_text(count: usize) -> String {
     if count == 1 { "1 run".into() } else { format!("{count} runs") }
 }
 
-/// A run by its name in the store, or from the file that it names.
+/// A run by its name in the store, or from the file that it names; `-` is standard input.
 pub fn load_run(name: &OsStr, store: &StoreArgs) -> Result<Run, CliError> {
     Ok(find_run(name, store)?.0)
 }
@@ -105,9 +106,12 @@ pub fn load_run(name: &OsStr, store: &StoreArgs) -> Result<Run, CliError> {
 /// Like `load_run`, with the store that it is from, or that an option names.
 pub fn find_run(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), CliError> {
     let path = Path::new(name);
-    if path.is_file() {
-        let file = File::open(path).context(format_args!("cannot open {}", path.display()))?;
-        let run = kelvin_store::import(file).context(path.display())?;
+    if name == "-" || path.is_file() {
+        let run = match name.to_str() {
+            Some("-") => kelvin_store::import(output::locked_stdin()?),
+            _ => kelvin_store::import(File::open(path).context(format_args!("cannot open {}", path.display()))?),
+        };
+        let run = run.context(path.display())?;
         return Ok((run, args.store.as_ref().map(|_| store_to_read(args)).transpose()?));
     }
     let store = store_to_read(args)?;

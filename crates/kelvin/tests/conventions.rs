@@ -24,17 +24,31 @@ struct Surroundings {
     dir: TestDir,
     /// The URL of a server.
     url: String,
+    /// A store with a run.
+    store: String,
 }
+
+/// Commands that the list has not, and why.
+const UNLISTED: [(&str, &str); 6] = [
+    ("agent", "serves until it is stopped"),
+    ("receive", "serves until it is stopped"),
+    ("selfcheck", "measures for a minute"),
+    ("send", "needs a receiver"),
+    ("serve", "serves until it is stopped"),
+    ("watch", "prints nothing while nothing becomes worse"),
+];
 
 impl Surroundings {
     fn new() -> Self {
         let dir = TestDir::new();
         fs::write(dir.path().join("data"), [7; 100_000]).unwrap();
         let url = format!("http://{}/", start_server(|path| ("200 OK", path.to_owned())));
-        Self { dir, url }
+        let store = dir.path().join("runs.sqlite").to_str().unwrap().to_owned();
+        assert_success(&dir.run(&["runs", "import", RUN, "--store", &store]));
+        Self { dir, url, store }
     }
 
-    /// Commands that end by themselves with status 0, and need neither a store nor a home.
+    /// Commands that end by themselves with status 0, and need no home.
     fn commands(&self) -> Vec<Vec<&str>> {
         let fixed: [&[&str]; 26] = [
             &[],
@@ -59,6 +73,7 @@ impl Surroundings {
             &["report", RUN, "--format", "html"],
             &["compare", "zenbook-2011", RUN],
             &["why", "--causes"],
+            &["why", "--causes", "--json"],
             &["ab", "--a-cmd", "true", "--b-cmd", "true", "--budget", "minimum", "--rounds", "2"],
             &["time", "true", "false || true", "-r", "2"],
             &["file", "read", "data"],
@@ -68,6 +83,16 @@ impl Surroundings {
         commands.push(vec!["load", &self.url, "-d", "100ms", "-c", "2"]);
         commands.push(vec!["file", "cache"]);
         commands.push(vec!["runs", "import", "--table"]);
+        commands.push(vec!["runs", "import", "--table", "--json"]);
+        let of_store: [&[&str]; 6] = [
+            &["runs", "list"],
+            &["runs", "show", "last"],
+            &["runs", "export", "last"],
+            &["runs", "prune", "--keep", "1", "--dry-run", "--json"],
+            &["history", "--all", "--machine", "5f2c9e7a"],
+            &["fleet", "report"],
+        ];
+        commands.extend(of_store.iter().map(|words| [*words, &["--store", self.store.as_str()]].concat()));
         commands
     }
 
@@ -76,6 +101,26 @@ impl Surroundings {
         let mut command = self.dir.command(KELVIN, arguments);
         change(&mut command);
         wait_for_output(command.spawn().unwrap(), arguments)
+    }
+}
+
+#[test]
+fn every_command_is_listed() {
+    let surroundings = Surroundings::new();
+    let help = surroundings.dir.run(&["--help"]);
+    let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase());
+    let commands = stdout(&help).lines().take_while(|line| !line.starts_with("Topics"));
+    let commands: Vec<&str> = commands
+        .filter_map(|line| line.strip_prefix("  ")?.split_once("  "))
+        .map(|(name, _)| name)
+        .filter(is_name)
+        .collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    let listed = surroundings.commands();
+    for name in commands {
+        let is_listed = listed.iter().any(|arguments| arguments.first() == Some(&name));
+        let is_unlisted = UNLISTED.iter().any(|(unlisted, _)| *unlisted == name);
+        assert!(is_listed != is_unlisted, "{name}");
     }
 }
 

@@ -5,6 +5,7 @@ mod test_dir;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
@@ -33,6 +34,7 @@ fn run_exports_to_every_tool_format() {
         line.contains("{metric=")
             && !line.contains("interval=")
             && !name.ends_with("_rounds")
+            && !name.starts_with("kelvin_figure_")
             && !name.contains("_predicted")
     };
     let figures = openmetrics.lines().filter(is_headline).count();
@@ -58,6 +60,18 @@ fn run_exports_to_every_tool_format() {
     let series: BTreeSet<&str> = influx.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!((influx.lines().count(), series.len()), (figures, figures));
     assert_eq!(remark, "kelvin: figures left out: 2 without a value\n");
+}
+
+#[test]
+fn run_is_read_from_standard_input() {
+    let dir = dir_with_stored_run();
+    let format = ["--format", "csv"];
+    let input = fs::File::open(dir.path().join("run.json")).unwrap();
+    let output = dir.command(KELVIN, &["report", "-", format[0], format[1]]).stdin(input).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), report(&dir, "csv").0);
+    let empty = dir.command(KELVIN, &["report", "-"]).stdin(Stdio::null()).output().unwrap();
+    assert_refused(&empty, &["-: "]);
 }
 
 #[test]

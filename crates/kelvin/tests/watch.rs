@@ -25,8 +25,13 @@ fn watch_args_with_pace<'a>([share, every]: [&'a str; 2], options: &[&'a str]) -
 
 /// One turn, as soon as the CPU time of the last one is paid for.
 fn run_one_cycle(dir: &TestDir) -> Output {
+    run_one_cycle_with(dir, &[])
+}
+
+fn run_one_cycle_with(dir: &TestDir, options: &[&str]) -> Output {
+    let options = [&["--once", "--tag", "rack=b7", "--openmetrics", "watch.prom"], options].concat();
     for _ in 0..600 {
-        let output = dir.run(&watch_args(&["--once", "--tag", "rack=b7"]));
+        let output = dir.run(&watch_args(&options));
         if !stderr(&output).contains("no run:") {
             return output;
         }
@@ -91,6 +96,15 @@ fn step_is_reported_once_with_changed_facts() {
     insert_step(&store(&dir), &store(&dir).load(&runs[0].id).unwrap(), last_value(&dir));
     // The slower ones are four with this one, the last two real.
     let second = run_one_cycle(&dir);
+    let metrics = fs::read_to_string(dir.path().join("watch.prom")).unwrap();
+    for line in [
+        "kelvin_watch_interval_seconds 600.0\n",
+        "kelvin_watch_regressions 1.0\n",
+        "kelvin_watch_regression_ratio{metric=\"cpu.frequency\",case=\"load=one\",load=\"one\"} 0.",
+        "kelvin_cpu_frequency_hertz{metric=\"cpu.frequency\",case=\"load=one\",load=\"one\"} ",
+    ] {
+        assert!(metrics.contains(line), "no {line:?} in {metrics}");
+    }
     assert_eq!(second.status.code(), Some(1), "{}{}", stdout(&second), stderr(&second));
     let text = stdout(&second);
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -102,6 +116,17 @@ fn step_is_reported_once_with_changed_facts() {
     let third = run_one_cycle(&dir);
     assert_eq!((third.status.code(), stdout(&third)), (Some(0), ""), "{}", stderr(&third));
     assert!(lines(&dir).iter().all(|line| line.mode == "watch"));
+    // As if it had not been reported yet.
+    let file = dir.path().join("runs.sqlite-watch.json");
+    let mut state: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    (state["reported"], state["last_cycle"]) = (Value::Array(Vec::new()), Value::Null);
+    fs::write(&file, state.to_string()).unwrap();
+    let again = run_one_cycle_with(&dir, &["--json"]);
+    let line: Value = serde_json::from_str(stdout(&again)).unwrap_or_else(|error| panic!("{error}: {again:?}"));
+    assert_eq!((line["metric"].as_str(), line["run"].as_str()), (Some("cpu.frequency"), Some("earlier-12")));
+    assert_eq!((line["unit"].as_str(), &line["case"]["load"]), (Some("hertz"), &Value::from("one")));
+    assert!(line["worse_by"].as_f64().unwrap() > 0.8 && line["p_value"].as_f64().unwrap() < 0.001, "{line}");
+    assert_eq!(line["differences"][0]["other"], "6.99.1", "{line}");
 }
 
 /// A watch that goes on, and its standard error.

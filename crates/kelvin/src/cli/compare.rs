@@ -11,7 +11,7 @@ use super::{OutputArgs, StoreArgs, percent_up_to_50};
 #[derive(Debug, Args)]
 pub struct CompareArgs {
     /// What to compare with: a run (an id or its prefix, `last`, `last~1`), a range of runs (`last~5..last~3`), all with a tag
-    /// (`tag:kernel=6.17`), an exported file, or a published machine (`zenbook-2011`)
+    /// (`tag:kernel=6.17`), an exported file (- is standard input), or a published machine (`zenbook-2011`)
     #[arg(value_name = "A", default_value = "last~1")]
     pub base: OsString,
     /// What to compare

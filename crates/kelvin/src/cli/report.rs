@@ -10,8 +10,8 @@ use super::{OutputArgs, StoreArgs};
 /// `kelvin report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file; or, with
-    /// --format html, a file of `kelvin-cluster net`
+    /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file, - for standard
+    /// input; or, with --format html, a file of `kelvin-cluster net`
     #[arg(default_value = "last")]
     pub run: OsString,
     /// How and where it is written

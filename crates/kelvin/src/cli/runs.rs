@@ -97,6 +97,9 @@ pub enum RunsCommand {
         /// Only print what would be deleted
         #[arg(long)]
         dry_run: bool,
+        /// How and where it is written
+        #[command(flatten)]
+        answer: AnswerArgs,
     },
     /// Copy runs into another store, each once
     #[command(after_help = help!("runs-push"))]
@@ -140,5 +143,8 @@ pub enum RunsCommand {
         /// Print which results of each program are metrics of kelvin, which are not, and why
         #[arg(long, conflicts_with_all = ["file", "from"])]
         table: bool,
+        /// How and where the table is written
+        #[command(flatten)]
+        answer: AnswerArgs,
     },
 }

@@ -14,6 +14,9 @@ use kelvin_http::serve::send_strategy::SendStrategy;
 pub struct ServeArgs {
     /// Directory to serve; nothing outside it is served
     pub root: PathBuf,
+    /// Print the addresses, and at the end what was served, each as one line of JSON
+    #[arg(long, short_alias = 'J')]
+    pub json: bool,
     /// IP address to listen on, with :PORT unless it is 8080; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
     pub listen: SocketAddr,

@@ -151,7 +151,7 @@ fn study_flags(name: &str) -> Result<Flags, CliError> {
 
 /// Whether a study has an option; without a selection it is that of page-table entries.
 fn has_option(selection: Option<&StudySelection>, argument: &Arg) -> bool {
-    let Some(selection) = selection else { return argument.get_id() == "json" };
+    let Some(selection) = selection else { return ["json", "output"].contains(&argument.get_id().as_str()) };
     let is_load = selection.is_load();
     let has_probe =
         |is_meant: &dyn Fn(&kelvin_harness::Probe) -> bool| selection.probes.iter().any(|probe| is_meant(probe));
@@ -247,7 +247,7 @@ mod tests {
             ("file.depth", &["extent", "only"], &["peer", "full", "published", "congestion-control"]),
             ("net.peer", &["peer", "token-file", "congestion-control"], &["extent", "remote"]),
             ("file.remote", &["remote", "remote-size"], &["peer", "extent"]),
-            ("page", &["json"], &["budget", "cpu", "store", "output"]),
+            ("page", &["json", "output"], &["budget", "cpu", "store"]),
             ("os.syscall", &["budget", "only"], &["peer", "extent", "socket-buffers"]),
         ] {
             let command = command_line(&["kelvin", "study", study].map(OsString::from));

@@ -1,5 +1,6 @@
 //! Flags of `kelvin watch`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -27,6 +28,13 @@ pub struct WatchArgs {
     /// Report regressions of at least this percentage
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent_up_to_50)]
     pub alert: f64,
+    /// Print each regression as one line of JSON
+    #[arg(long, short_alias = 'J')]
+    pub json: bool,
+    /// After each run write its figures and the regressions that last, as OpenMetrics text for node_exporter's textfile
+    /// collector
+    #[arg(long, value_name = "FILE")]
+    pub openmetrics: Option<PathBuf>,
     /// A tag of each run, such as rack=b7; repeatable
     #[arg(long = "tag", value_name = "NAME=VALUE")]
     pub tags: Vec<Tag>,

@@ -20,11 +20,11 @@ pub struct WhyArgs {
     #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = gap_factor)]
     #[arg(conflicts_with = "metric")]
     pub gaps: Option<f64>,
-    /// The run for --gaps: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file [default: last]
+    /// The run for --gaps: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file, - for standard input [default: last]
     #[arg(long, value_name = "RUN", requires = "gaps", conflicts_with_all = ["metric", "causes"])]
     pub run: Option<OsString>,
     /// List the known causes, and how each is tested
-    #[arg(long, conflicts_with_all = ["metric", "gaps", "format", "json", "output"])]
+    #[arg(long, conflicts_with_all = ["metric", "gaps"])]
     pub causes: bool,
     /// How and where it is written
     #[command(flatten)]

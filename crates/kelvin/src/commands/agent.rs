@@ -3,10 +3,12 @@
 mod files;
 pub(super) mod log;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelvin_core::json;
 use kelvin_transfer::wire::Error;
 use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::wire::admission::AgentLimits;
@@ -53,7 +55,10 @@ pub fn agent(args: &AgentArgs) -> Result<(), CliError> {
         None => agent,
     };
     let address = agent.address()?;
-    output::print(|out| writeln!(out, "{}", DisplayAddr(address)))?;
+    output::print(|out| match args.json {
+        true => writeln!(out, "{}", json::to_string(&BTreeMap::from([("address", DisplayAddr(address).to_string())]))?),
+        false => writeln!(out, "{}", DisplayAddr(address)),
+    })?;
     let client_kind = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
     let files = args.serve.as_deref().map_or_else(String::new, |directory| {
         format!(

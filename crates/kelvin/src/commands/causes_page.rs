@@ -23,10 +23,14 @@ pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
     })
 }
 
+/// The metrics that a cause can touch; none if it can touch all.
+pub fn metric_ids(cause: &Cause) -> BTreeSet<&'static str> {
+    let metrics = cause.affected.listed().unwrap_or_default().iter();
+    metrics.flat_map(|cases| cases.metrics).map(|metric| metric.id.as_str()).collect()
+}
+
 /// The metrics that a cause can touch, in such quotes.
 pub fn metrics_text(cause: &Cause, quote: &str) -> String {
-    let metrics = cause.affected.listed().unwrap_or_default().iter();
-    let ids: BTreeSet<&str> = metrics.flat_map(|cases| cases.metrics).map(|metric| metric.id.as_str()).collect();
-    let ids: Vec<String> = ids.into_iter().map(|id| format!("{quote}{id}{quote}")).collect();
+    let ids: Vec<String> = metric_ids(cause).into_iter().map(|id| format!("{quote}{id}{quote}")).collect();
     if ids.is_empty() { "all".into() } else { ids.join(", ") }
 }

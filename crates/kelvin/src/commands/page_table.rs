@@ -1,23 +1,43 @@
 //! `kelvin study page`: the page-table entries of what a sender and a receiver map, bit by bit.
 
 use std::io::{self, Write};
+use std::path::Path;
 
+use kelvin_core::json;
 use kelvin_transfer::Error;
 use kelvin_transfer::page_tables::{
     AccessStage, EntryBit, Hex, PageTableEntries, StagedEntry, bit_names, read_entries,
 };
 
-use crate::cli::StudyArgs;
+use crate::cli::{ReportFormat, StudyArgs};
 use crate::cli_error::CliError;
-use crate::output;
+use crate::output::{self, Outlet};
 
-/// Reads the entries and prints them. Nothing is stored: no value of it is a measurement.
+/// Reads the entries, prints them, and writes the files that were named. Nothing is stored: no value of it is a measurement.
 pub fn page_table(args: &StudyArgs) -> Result<(), CliError> {
+    let find_file = |(format, path): (ReportFormat, &Path)| match format {
+        ReportFormat::Json | ReportFormat::Terminal => Ok((format == ReportFormat::Json, Outlet::find(Some(path))?)),
+        _ => Err(CliError::msg(format_args!(
+            "--output {}: page-table entries are text or JSON: give a name that ends in .json or .txt",
+            path.display()
+        ))),
+    };
+    let files = args.to.reports().map(find_file).collect::<Result<Vec<(bool, Outlet)>, CliError>>()?;
     let entries = read_entries().map_err(|error| match error {
         Error::Device(reason) => CliError::new("study page needs the kernel module", reason),
         error => CliError::new("study page", error),
     })?;
-    if args.to.json { output::print_json(&entries) } else { output::print(|out| write_text(out, &entries)) }
+    if args.to.json {
+        output::print_json(&entries)?
+    } else {
+        output::print(|out| write_text(out, &entries))?
+    }
+    files.into_iter().try_for_each(|(is_json, file)| {
+        file.write_output(false, |out| match is_json {
+            true => writeln!(out, "{}", json::to_string_pretty(&entries)?),
+            false => write_text(out, &entries),
+        })
+    })
 }
 
 fn write_text(out: &mut dyn Write, entries: &PageTableEntries) -> io::Result<()> {

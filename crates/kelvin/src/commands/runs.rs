@@ -28,8 +28,14 @@ use crate::stores::{open_existing, open_named, open_store, run_count_text, store
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> CmdResult {
-    if let RunsCommand::Import { table: true, .. } = args.command {
-        return import::print_table().map(|()| true);
+    if let RunsCommand::Import { table, answer, .. } = &args.command {
+        match table {
+            true => return import::write_table(AnswerOutlet::find(answer)?).map(|()| true),
+            false if answer.is_json() || answer.path().is_some() => {
+                bail!("--json and --output: only --table prints an answer: leave them out")
+            }
+            false => {}
+        }
     }
     let store = match &args.command {
         RunsCommand::Import { .. } | RunsCommand::Pull { .. } => open_store(&args.store)?,
@@ -67,10 +73,12 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             let id = store.set_note(run, text)?;
             notice!("{id} has {}", if text.is_empty() { "no note" } else { "this note" });
         }
-        RunsCommand::Prune { keep, labelled_too, dry_run } => {
+        RunsCommand::Prune { keep, labelled_too, dry_run, answer } => {
             let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
             let now = jiff::Timestamp::now().as_microsecond();
-            prune_runs(store, PruneOptions { keep, include_labelled: *labelled_too, now }, *dry_run)?;
+            let (options, outlet) =
+                (PruneOptions { keep, include_labelled: *labelled_too, now }, AnswerOutlet::find(answer)?);
+            prune_runs(store, options, *dry_run, outlet)?;
         }
         RunsCommand::Push { to, runs } => return copy::copy_runs(&store, &open_named(to, "--to")?, runs, "sent to"),
         RunsCommand::Pull { from, runs } => {
@@ -111,8 +119,8 @@ fn keep_headlines(store: &Store, run: &Run) -> Result<(), AppendError> {
     let has_options = run.header.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
     // Which they were does not matter.
     let tcp_options = TcpOptions { congestion_control: has_options.then(String::new), ..TcpOptions::default() };
-    store.record_headlines(
-        &run.header.id,
+    store.record_figures(
+        run,
         &analyse(run).stored_headlines(|metric| socket_options::has_default_options(metric, &tcp_options)),
     )
 }
@@ -174,13 +182,13 @@ fn tags_text(tags: &BTreeMap<String, String>) -> String {
 }
 
 /// Removes old runs, or lists them.
-fn prune_runs(store: Store, prune: PruneOptions, dry_run: bool) -> Result<(), CliError> {
+fn prune_runs(store: Store, prune: PruneOptions, dry_run: bool, outlet: AnswerOutlet) -> Result<(), CliError> {
     let lines = match dry_run {
         true => store.prunable(prune)?,
         false => remove_and_shrink(store, |store| Ok(store.prune(prune)?))?,
     };
     let verb = if dry_run { "would be deleted" } else { "deleted" };
-    output::print(|out| {
+    outlet.write(&lines, |out| {
         lines.iter().try_for_each(|line| writeln!(out, "{}  {:20}  {}", line.id, line.started, line.mode))
     })?;
     let kib: u64 = lines.iter().map(|line| line.bytes).sum::<u64>() / 1024;

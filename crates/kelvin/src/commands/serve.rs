@@ -1,11 +1,13 @@
 //! `kelvin serve`: the files below a directory over HTTP.
 
+use kelvin_core::json;
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
 use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::stop_signals;
 use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
+use serde::Serialize;
 
 use super::agent::LOG_FLUSH_TIMEOUT;
 use super::agent::log::Log;
@@ -28,8 +30,14 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     let stats = server.stats_address()?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
     let log = Log::with_writer(std::io::stderr())?;
-    output::print(|out| {
-        [Some(address), stats].into_iter().flatten().try_for_each(|endpoint| writeln!(out, "{}", DisplayAddr(endpoint)))
+    let text = |endpoint| DisplayAddr(endpoint).to_string();
+    let endpoints = ServedEndpoints { address: text(address), stats_address: stats.map(text) };
+    output::print(|out| match args.json {
+        true => writeln!(out, "{}", json::to_string(&endpoints)?),
+        false => [Some(address), stats]
+            .into_iter()
+            .flatten()
+            .try_for_each(|endpoint| writeln!(out, "{}", DisplayAddr(endpoint))),
     })?;
     let (root, limit) = (args.root.display(), server.max_connections());
     log.note(format_args!("serving {root} at http://{}/, at most {limit} connections, until Ctrl-C", UrlAddr(address)));
@@ -51,7 +59,28 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
         choice_texts(&totals.bulk).iter().for_each(|line| log.note(line));
     }
     log.close(LOG_FLUSH_TIMEOUT);
-    result.map(drop).map_err(CliError::msg)
+    let ServerTotals { requests, bytes, connections, refused, bulk: _ } = result.map_err(CliError::msg)?;
+    if args.json {
+        let totals = ServedTotals { requests, bytes, connections, refused };
+        output::print(|out| writeln!(out, "{}", json::to_string(&totals)?))?;
+    }
+    Ok(())
+}
+
+/// Where a server listens, as JSON.
+#[derive(Serialize)]
+struct ServedEndpoints {
+    address: String,
+    stats_address: Option<String>,
+}
+
+/// What a server did, as JSON.
+#[derive(Serialize)]
+struct ServedTotals {
+    requests: u64,
+    bytes: u64,
+    connections: u64,
+    refused: u64,
 }
 
 fn listen(args: &ServeArgs) -> Result<Server, CliError> {

@@ -8,18 +8,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelvin_analysis::wording::history::change_line;
-use kelvin_analysis::{MetricResult, Outcome, alarming_changes};
+use kelvin_analysis::{Analysis, MetricResult, Outcome, alarming_changes};
 use kelvin_core::catalogue::file::METADATA;
 use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, FAULT_MINOR, LATENCY};
 use kelvin_core::catalogue::net::RTT_TCP;
 use kelvin_core::catalogue::{cpu, os};
 use kelvin_core::units::{percent, seconds};
-use kelvin_core::{History, RunStatus, SeriesHistory};
+use kelvin_core::{Case, FactDifference, History, HistoryChange, Name, Run, RunStatus, SeriesHistory, Unit, json};
 use kelvin_harness::Effort;
 use kelvin_machine::hardware_identity;
-use kelvin_store::{StoreLock, labels};
+use kelvin_report::Report;
+use kelvin_report::exports::{WatchStatus, write_watch_openmetrics};
+use kelvin_store::{Store, StoreLock, labels};
 use kelvin_sys::stop_signals;
 use kelvin_sys::usage::{UsageScope, read_usage};
+use serde::Serialize;
 
 use self::pace::WatchPace;
 use self::state::{Cycle, WatchState};
@@ -28,7 +31,7 @@ use super::run::{area_blocks, expected_costs, send_to_server};
 use crate::cli::{Budget, HistoryArgs, RunOptions, WatchArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::measure::FinishedRun;
-use crate::output;
+use crate::output::{self, Outlet};
 use crate::placement::LocalMachine;
 use crate::redact::Redaction;
 use crate::run_plan::RunPlan;
@@ -105,10 +108,20 @@ struct Watcher<'a> {
     _lock: StoreLock,
 }
 
+/// A run of the watch.
+struct WatchedRun {
+    run: Run,
+    analysis: Analysis,
+    /// What ended it early.
+    signal: Option<&'static str>,
+}
+
 impl<'a> Watcher<'a> {
     /// Opens the store, of which no other program may watch this machine.
     fn new(args: &'a WatchArgs) -> Result<Self, CliError> {
         const CANNOT_LOCK: &str = "cannot find out whether another `kelvin watch` is running";
+        // A file that cannot be written is a mistake, too.
+        Outlet::find(args.openmetrics.as_deref())?;
         let store = open_store(&args.store)?;
         // The state lies next to the file of the store.
         let server = store.key().unwrap_or_default().to_owned();
@@ -172,14 +185,14 @@ impl<'a> Watcher<'a> {
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
         let result = self.measure_cycle(local, schedule);
         let changes = match &result {
-            Ok((_, Some(signal))) => Ok(ControlFlow::Break(*signal)),
-            Ok(_) => self.report_changes().map(ControlFlow::Continue),
+            Ok(WatchedRun { signal: Some(signal), .. }) => Ok(ControlFlow::Break(*signal)),
+            Ok(watched) => self.report_changes(watched).map(ControlFlow::Continue),
             Err(_) => Ok(ControlFlow::Continue(false)),
         };
         let total = cpu_time();
         let cpu = total.saturating_sub(std::mem::replace(&mut self.accounted_cpu, total));
-        if let Ok((time, None)) = result {
-            self.state.record_load(&self.names, time, cpu);
+        if let Ok(WatchedRun { run, signal: None, .. }) = &result {
+            self.state.record_load(&self.names, run.seconds, cpu);
         }
         self.save_cycle(Cycle { began_us, cpu: cpu.as_secs_f64() })?;
         result.and(changes)
@@ -199,12 +212,8 @@ impl<'a> Watcher<'a> {
         Ok((local, schedule))
     }
 
-    /// Measures and stores a run: its seconds, and the signal that ended it early.
-    fn measure_cycle(
-        &self,
-        local: LocalMachine,
-        schedule: RunSchedule,
-    ) -> Result<(f64, Option<&'static str>), CliError> {
+    /// Measures and stores a run.
+    fn measure_cycle(&self, local: LocalMachine, schedule: RunSchedule) -> Result<WatchedRun, CliError> {
         let mut plan = RunPlan::new(local, schedule, &self.options)?;
         plan.redaction = Redaction::from_flag(self.args.with_private);
         plan.labels = labels(&self.args.tags, None);
@@ -223,7 +232,7 @@ impl<'a> Watcher<'a> {
         }
         let is_complete = run.status == RunStatus::Complete;
         let signal = (!is_complete).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
-        Ok((run.seconds, signal))
+        Ok(WatchedRun { run, analysis, signal })
     }
 
     /// The time of a turn as far as its share allows it, at most that of a default run: more narrows no figure of it much.
@@ -274,28 +283,89 @@ impl<'a> Watcher<'a> {
     }
 
     /// Looks at the course of all figures, and prints what became worse for good and was not reported yet.
-    fn report_changes(&mut self) -> Result<bool, CliError> {
+    fn report_changes(&mut self, watched: &WatchedRun) -> Result<bool, CliError> {
         let mut args = HistoryArgs::for_watch(self.names.clone(), WATCH_MODE, self.args.store.clone());
         args.with_private = self.args.with_private;
         let (store, records) = read_history(&args)?;
         let history = records.history();
         let previous = || records.before_run(records.runs.len() - 1).history();
         let changes = self.state.new_changes(&history, previous, self.args.alert);
-        if changes.is_empty() {
-            return Ok(false);
+        let written = self.write_openmetrics(watched, &history);
+        if !changes.is_empty() {
+            self.print_changes(&store, history, &args, &changes)?;
         }
-        let redacted: History = redacted_history(&store, history, &args)?;
+        written.map(|()| !changes.is_empty())
+    }
+
+    /// Prints a line for each of these changes.
+    fn print_changes(
+        &self,
+        store: &Store,
+        history: History,
+        args: &HistoryArgs,
+        changes: &[(Name, Case)],
+    ) -> Result<(), CliError> {
+        let redacted: History = redacted_history(store, history, args)?;
         let is_new =
             |series: &SeriesHistory| changes.iter().any(|(id, case)| *id == series.metric.id && *case == series.case);
-        let lines = alarming_changes(&redacted, self.args.alert).filter(|(series, _)| is_new(series));
-        let lines: Vec<String> = lines.filter_map(|(series, _)| change_line(series, &redacted)).collect();
-        output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
-        Ok(true)
+        let mut changes = alarming_changes(&redacted, self.args.alert).filter(|(series, _)| is_new(series));
+        if self.args.json {
+            return output::print_raw(|out| {
+                changes.try_for_each(|(series, change)| {
+                    writeln!(out, "{}", json::to_string(&RegressionLine::new(series, change, &redacted))?)
+                })
+            });
+        }
+        let lines: Vec<String> = changes.filter_map(|(series, _)| change_line(series, &redacted)).collect();
+        output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
+    }
+
+    /// Writes the run and the regressions that last, where a file was named for them.
+    fn write_openmetrics(&self, watched: &WatchedRun, history: &History) -> Result<(), CliError> {
+        let Some(path) = &self.args.openmetrics else { return Ok(()) };
+        let WatchedRun { run, analysis, .. } = watched;
+        let report = Report { run, analysis, references: &[], probes: &[] };
+        let status = WatchStatus { interval: self.pace.interval, history, threshold: self.args.alert };
+        Outlet::find(Some(path))?.write_output(false, |out| write_watch_openmetrics(&report, &status, out))
     }
 
     fn save_cycle(&mut self, turn: Cycle) -> Result<(), CliError> {
         self.state.record_cycle(turn);
         output::write_file(&self.file, |out| Ok(serde_json::to_writer(out, &self.state)?))
+    }
+}
+
+/// A regression, as JSON.
+#[derive(Serialize)]
+struct RegressionLine<'a> {
+    metric: Name,
+    case: &'a Case,
+    unit: Unit,
+    before: f64,
+    after: f64,
+    worse_by: Option<f64>,
+    /// The first run of the new level, and when it began.
+    run: &'a str,
+    since: &'a str,
+    p_value: f64,
+    differences: &'a [FactDifference],
+}
+
+impl<'a> RegressionLine<'a> {
+    fn new(series: &'a SeriesHistory, change: &'a HistoryChange, history: &'a History) -> Self {
+        let (metric, run) = (&series.metric, &history.runs[change.run]);
+        Self {
+            metric: metric.id,
+            case: &series.case,
+            unit: metric.unit,
+            before: change.before,
+            after: change.after,
+            worse_by: change.worse_by(metric.better),
+            run: &run.id,
+            since: &run.started,
+            p_value: change.p_value.adjusted,
+            differences: &change.differences,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{EarlyEnd, Effort, Probe, ProbeKind};
 use kelvin_probes::causes::{Cause, CauseText};
 use kelvin_report::why::{WhyTerminal, write_drawing, write_page};
+use serde::Serialize;
 
 use super::causes_page;
 use crate::cause_experiment::{CauseExperiment, DEFAULT_SECONDS, ExperimentLimits, ExperimentResult, find_metric};
@@ -35,11 +36,10 @@ pub fn why(args: &WhyArgs) -> CmdResult {
     if args.store.store.is_some() {
         bail!("--store: only --gaps reads a store");
     }
-    let Some(name) = &args.metric else {
-        output::print(list_causes)?;
-        return Ok(true);
-    };
     let outlet = Outlet::find(args.output.path())?;
+    let Some(name) = &args.metric else {
+        return list_causes(args.output.format(), outlet).map(|()| true);
+    };
     let local = LocalMachine::read(None)?;
     let (probe, metric) = find_plain_metric(name, &local)?;
     let case = select_case(probe, metric, &args.case, &local.machine)?;
@@ -185,11 +185,44 @@ fn has_axis_value(metric: &Metric, case: &Case, (axis, value): (&str, &str)) -> 
         || case_pairs(metric, case).iter().any(has_text)
 }
 
-fn list_causes(out: &mut dyn Write) -> io::Result<()> {
-    kelvin_probes::causes::all().iter().enumerate().try_for_each(|(index, cause)| {
-        write!(out, "{}", if index > 0 { "\n" } else { "" })?;
-        write_cause(out, cause, output::width().min(100))
-    })
+/// A known cause, as JSON.
+#[derive(Serialize)]
+struct ListedCause {
+    id: &'static str,
+    summary: &'static str,
+    how: String,
+    cost: String,
+    pitfalls: Vec<String>,
+    remedy: String,
+    /// None if it can touch all.
+    metrics: Option<BTreeSet<&'static str>>,
+}
+
+impl ListedCause {
+    fn new(cause: &'static Cause) -> Self {
+        let CauseText { how, cost, remedy, pitfalls } = cause.text();
+        let metrics = Some(causes_page::metric_ids(cause)).filter(|ids| !ids.is_empty());
+        Self { id: cause.id, summary: cause.summary, how, cost, pitfalls, remedy, metrics }
+    }
+}
+
+fn list_causes(format: WhyFormat, outlet: Outlet) -> Result<(), CliError> {
+    let causes = kelvin_probes::causes::all();
+    match format {
+        WhyFormat::Terminal => outlet.write_output(true, |out| {
+            causes.iter().enumerate().try_for_each(|(index, cause)| {
+                write!(out, "{}", if index > 0 { "\n" } else { "" })?;
+                write_cause(out, cause, output::width().min(100))
+            })
+        }),
+        WhyFormat::Json => {
+            let listed: Vec<ListedCause> = causes.iter().map(|cause| ListedCause::new(cause)).collect();
+            outlet.write_output(false, |out| writeln!(out, "{}", json::to_string_pretty(&listed)?))
+        }
+        WhyFormat::Html | WhyFormat::Svg => {
+            bail!("--causes: the list is text or JSON: leave the format out, or give --json")
+        }
+    }
 }
 
 fn write_cause(out: &mut dyn Write, cause: &Cause, width: usize) -> io::Result<()> {

@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use kelvin_core::{Foreign, Run};
 use kelvin_store::foreign::{ImportInfo, MAX_FILE_BYTES, MetricMapping, Tool};
 use kelvin_sys::fs::open_to_read;
+use serde::Serialize;
 
+use crate::answer::AnswerOutlet;
 use crate::cli::ImportSource;
 use crate::cli_error::{CliError, Context};
 use crate::output;
@@ -67,9 +69,27 @@ pub(super) fn report_import(outcome: &str, run: &Run, foreign: &Foreign) {
     run.notes.iter().for_each(|note| notice!("{note}"));
 }
 
+/// A result of another program, as JSON.
+#[derive(Serialize)]
+struct MappedResult {
+    program: &'static str,
+    result: &'static str,
+    /// None if it is not imported.
+    metric: Option<&'static str>,
+    reason: &'static str,
+}
+
 /// What of each program's results is a metric, and what is not.
-pub(super) fn print_table() -> Result<(), CliError> {
-    output::print(|out| {
+pub(super) fn write_table(outlet: AnswerOutlet) -> Result<(), CliError> {
+    let rows = Tool::ALL.into_iter().flat_map(|tool| {
+        tool.table().into_iter().map(move |row| MappedResult {
+            program: tool.name(),
+            result: row.foreign_name,
+            metric: row.metric.map(|metric| metric.id.as_str()),
+            reason: row.reason,
+        })
+    });
+    outlet.write(&rows.collect::<Vec<_>>(), |out| {
         Tool::ALL.into_iter().try_for_each(|tool| {
             writeln!(out, "{}", tool.name())?;
             tool.table().iter().try_for_each(|row| write_row(row, out))
