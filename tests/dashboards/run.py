@@ -83,12 +83,12 @@ def write_fleet(kelvin, directory):
 
 
 def watch(kelvin):
-    """The file of a watch on a machine that was much faster before."""
+    """The file of a watch on a machine whose core was faster before."""
     arguments = ["watch", "cpu.frequency", "--once", "--cpu-share", 50, "--every", "10m", "--budget", "minimum", "--store", "watch.sqlite", "--openmetrics", "watch.prom"]
     kelvin(*arguments)
     template = json.loads(kelvin("runs", "export", "last", "--store", "watch.sqlite"))
     for number in range(14):
-        factor = (1 if number >= 12 else 0.1) * (1 + 0.01 * (number * 5 % 7 - 3))
+        factor = (1 if number >= 12 else 0.7) * (1 + 0.01 * (number * 5 % 7 - 3))
         file = kelvin.work / f"earlier-{number}.json"
         file.write_text(json.dumps(made_run(template, f"earlier-{number:02}", 240 - 10 * number, factor)))
         kelvin("runs", "import", file, "--store", "watch.sqlite")
