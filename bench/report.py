@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the results in docs/src/benchmarks.md from the files in bench/results.
+"""Writes the results in bench/results/README.md from the files beside it.
 
 It writes the text between `<!-- results: NAME -->` and `<!-- end -->`: one section for each kept measurement of that benchmark, the newest
 first. The benchmark makes the tables of the section again. Every benchmark has one such place, and each kept file belongs to one benchmark.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import common
 
-PAGE = common.ROOT / "docs" / "src" / "benchmarks.md"
+PAGE = common.RESULTS / "README.md"
 RESULTS_SECTION = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MAIN_CALL = re.compile(r"^ +common\.main\(", re.MULTILINE)
 RESULT_FILE_NAME = re.compile(r"(\w+)-(\d{4}-\d{2}-\d{2})-(\w[\w.-]*)\.json\.xz")
@@ -32,6 +32,8 @@ def kept_files():
     """The kept files of each benchmark, the newest first."""
     files = {}
     for path in sorted(common.RESULTS.glob("*"), key=lambda path: path.name, reverse=True):
+        if path.suffix == ".md":
+            continue
         match = RESULT_FILE_NAME.fullmatch(path.name)
         if not match:
             raise common.BenchmarkError(f"{path} is no NAME-DATE-KIND.json.xz")
