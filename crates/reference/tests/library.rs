@@ -339,7 +339,7 @@ fn uniformly_slow_memory_is_found() {
         let max_factor = kelvin_stats::median(&judgement.max_factors);
         table += &format!("| {class} | {machines} | {as_usual} | {slow_count} | {slowest_count} | {max_factor:.2} |\n");
     }
-    kelvin_testing::assert_in_book("held-out.md", "memory as a whole", &table);
+    kelvin_testing::assert_in_book("memory-as-a-whole", &table);
 }
 
 #[test]
