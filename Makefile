@@ -106,26 +106,30 @@ deny: ## check licences, sources, duplicates and known vulnerabilities of the de
 kmod: build ## test the kernel module in a guest, if QEMU and Debian's kernels are available
 	@$(MAKE) --no-print-directory -C kmod test WORK=$(abspath $(TARGET))/kmod KELVIN=$(abspath $(KELVIN))
 
-docs: $(DEBUG) ## write the pages of the book that are made from the texts of the probes
+docs: $(DEBUG) ## write the pages of the book that are made from the texts of the probes and the help
 	@mkdir -p docs/src/probes
 	for area in $(AREAS); do $(DEBUG) book-page $$area > docs/src/probes/$$area.md || exit 1; done
+	$(PYTHON) scripts/book-options $(DEBUG) > docs/src/probes/options.md
 
-docs-check: $(DEBUG) ## check that those pages equal the texts of the probes
+docs-check: $(DEBUG) ## check that those pages equal the texts of the probes and the help
 	@for area in $(AREAS); do \
 		$(DEBUG) book-page $$area | diff -u docs/src/probes/$$area.md - \
 			|| { echo "docs/src/probes/$$area.md differs from the texts of the probes: run make docs" >&2; exit 1; }; \
 	done; echo 'docs-check: the pages of $(AREAS) equal the texts of the probes'
+	@$(PYTHON) scripts/book-options $(DEBUG) | diff -u docs/src/probes/options.md - \
+		|| { echo 'docs/src/probes/options.md differs from the help of the commands: run make docs' >&2; exit 1; }
+	@echo 'docs-check: the page of options equals the help of the commands'
 
 charts-check: ## check by checksums that the drawing library of the report was built from the script in its directory
 	@cd crates/report/assets/charts && sha256sum --check --quiet SHA256SUMS \
 		|| { echo 'crates/report/assets/echarts.deflate.txt was not built from this script: npm ci && npm run build in charts/' >&2; exit 1; }
 	@echo 'charts-check: echarts.deflate.txt was built from the script in charts/'
 
-links: ## check that every linked file of the documents exists, and every name in the guide
+links: ## check that every linked file of the documents exists, every name in the guide, and the book's length
 	$(PYTHON) scripts/check-guide
-	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md kmod/README.md docs/src
+	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md kmod/README.md bench/results docs/src
 
-bench-check: ## check that every benchmark starts, that their arithmetic is right, and that the book has the kept results
+bench-check: ## check that every benchmark starts, that their arithmetic is right, and that the page of results has what is kept
 	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done
 	@for script in $$(grep -l '^def check_arithmetic' bench/*.py); do \
 		$(PYTHON) -B -c "import sys; sys.path.insert(0, 'bench'); import $$(basename $$script .py) as module; module.check_arithmetic()" || exit 1; \
@@ -133,7 +137,7 @@ bench-check: ## check that every benchmark starts, that their arithmetic is righ
 	@$(PYTHON) -B bench/report.py --check
 	@echo 'bench-check: every benchmark starts, every arithmetic check passes, and the page has the kept results'
 
-bench-docs: ## write the results in docs/src/benchmarks.md, from bench/results
+bench-docs: ## write the results in bench/results/README.md, from the files beside it
 	$(PYTHON) -B bench/report.py
 
 book: docs ## the book as HTML in docs/book; needs mdbook

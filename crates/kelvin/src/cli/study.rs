@@ -226,9 +226,9 @@ mod tests {
         {
             assert_eq!(names.iter().filter(|listed| **listed == name).count(), 1, "{name}: {names:?}");
         }
-        let page = include_str!("../../../../docs/src/quick-start.md");
+        let page = include_str!("../../../../docs/src/probes/options.md");
         for name in names {
-            assert!(page.contains(&format!("`{name}`")), "{name}");
+            assert!(page.contains(&format!("\n  {name} ")), "{name}");
         }
     }
 
