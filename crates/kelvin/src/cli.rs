@@ -8,6 +8,8 @@ macro_rules! help {
 }
 
 mod ab;
+#[cfg(test)]
+mod book;
 mod compare;
 mod destination;
 mod file;
