@@ -50,7 +50,7 @@ impl Surroundings {
 
     /// Commands that end by themselves with status 0, and need no home.
     fn commands(&self) -> Vec<Vec<&str>> {
-        let fixed: [&[&str]; 26] = [
+        let fixed: [&[&str]; 27] = [
             &[],
             &["--help"],
             &["--version"],
