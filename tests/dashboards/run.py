@@ -209,7 +209,8 @@ def check_postgresql(kelvin, runs):
         return skip("package postgresql", "PostgreSQL", "it is not installed")
     listed, targets = panels_of("kelvin-postgresql.json")
     with Postgres() as server:
-        kelvin("runs", "import", *sorted(runs.iterdir()), "--store", server.url())
+        for file in sorted(runs.iterdir()):
+            kelvin("runs", "import", file, "--store", server.url())
         server.query("CREATE ROLE grafana LOGIN; GRANT USAGE ON SCHEMA kelvin TO grafana; GRANT SELECT ON kelvin.dashboard_run, kelvin.dashboard_figure TO grafana")
 
         def rows_of(sql):
