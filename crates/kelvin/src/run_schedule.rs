@@ -31,6 +31,8 @@ const MAX_DEFAULT_TIME: Duration = Duration::from_secs(240);
 /// A time that nobody asked for grows at most to this many times the usual, or what is expected if that is more. A CPU that ten programs
 /// share is still measured; but a command ends, however busy the machine is.
 const MAX_TIME_GROWTH: f64 = 10.0;
+/// Seconds that are usual for the shortest command: most of them are its start, which grows on a busy machine too.
+const MIN_USUAL_SECONDS: f64 = 10.0;
 /// A time that was asked for is kept within a twentieth.
 pub const MAX_BUDGET_FACTOR: f64 = 1.05;
 
@@ -39,7 +41,8 @@ pub fn time_bound(budget: Budget, usual: f64, needed: f64) -> Duration {
     match budget {
         Budget::Fixed(time) => time.mul_f64(MAX_BUDGET_FACTOR),
         Budget::Default | Budget::MinimumRounds => {
-            Duration::try_from_secs_f64(MAX_TIME_GROWTH * usual.max(needed)).unwrap_or(Duration::MAX)
+            let usual = usual.max(needed).max(MIN_USUAL_SECONDS);
+            Duration::try_from_secs_f64(MAX_TIME_GROWTH * usual).unwrap_or(Duration::MAX)
         }
     }
 }

@@ -25,11 +25,12 @@ pub fn build_info() -> BuildInfo {
 }
 
 /// Formats of files and JSON with the version that this program writes.
-const FORMATS: [(&str, u32); 8] = [
+const FORMATS: [(&str, u32); 9] = [
     ("run", kelvin_core::RUN_FORMAT),
     ("report", kelvin_report::json::FORMAT),
     ("why", kelvin_core::EXPLANATION_FORMAT),
     ("compare", kelvin_core::COMPARE_FORMAT),
+    ("time", kelvin_core::TIME_FORMAT),
     ("history", kelvin_core::HISTORY_FORMAT),
     ("fleet", kelvin_fleet::FLEET_FORMAT),
     ("load", kelvin_http::load::document::LOAD_FORMAT),
@@ -95,7 +96,7 @@ mod tests {
                 "features:  parquet, tls",
             ]
         );
-        assert!(lines[6].starts_with("formats:   run 1, report 2, ") && lines[6].ends_with(", store 1"), "{text}");
+        assert!(lines[6].starts_with("formats:   run 1, report 2, ") && lines[6].ends_with(", store 2"), "{text}");
         assert!(lines[7].starts_with("protocols: transfer "), "{text}");
         build.commit = None;
         build.features.clear();

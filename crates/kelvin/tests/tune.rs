@@ -63,11 +63,12 @@ fn unreadable_settings_are_not_called_quiet() {
     let setup = "mkdir -p /sys/kernel/mm/ksm/run";
     let Some(output) = run_in_namespaces(&format!("{setup}; $0 tune")) else { return };
     let expected =
-        "cannot read /sys/kernel/mm/ksm/run: whether this machine is quiet is not known; try sudo kelvin tune\n";
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), expected));
+        "cannot read /sys/kernel/mm/ksm/run: whether this machine is quiet is not known; try sudo kelvin tune";
+    let sentence = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!((output.status.code(), sentence.as_str()), (Some(0), expected));
     let Some(apply_output) = run_in_namespaces(&format!("{setup}; $0 tune --apply")) else { return };
     assert_eq!((apply_output.status.code(), text(&apply_output.stdout)), (Some(2), ""));
-    assert_eq!(text(&apply_output.stderr), format!("kelvin: {expected}"));
+    assert_eq!(text(&apply_output.stderr), format!("kelvin: {expected}\n"));
 }
 
 #[test]
