@@ -13,6 +13,7 @@ mod book;
 mod compare;
 mod destination;
 mod file;
+mod filter;
 mod fleet;
 mod foreign_options;
 mod help;
@@ -55,6 +56,7 @@ pub use destination::{DestinationArgs, Kept};
 pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
+pub use filter::{FilterArgs, FilterOption};
 pub use fleet::{FleetArgs, FleetCommand, FleetFormat, FleetReportArgs};
 pub use help::{HelpArgs, HelpText};
 pub use history::{HistoryArgs, HistoryFormat};

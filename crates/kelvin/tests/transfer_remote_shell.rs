@@ -237,6 +237,106 @@ fn remote_shell_usage_errors_are_refused() {
     assert!(!host.far("started").exists());
 }
 
+/// Paths below a directory, sorted.
+fn paths_below(directory: &Path) -> Vec<String> {
+    let output = Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", "%P\\n"]).output().unwrap();
+    let mut paths: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
+    paths.sort();
+    paths
+}
+
+fn write_files(directory: &Path, paths: &[&str]) {
+    for path in paths {
+        fs::create_dir_all(directory.join(path).parent().unwrap()).unwrap();
+        fs::write(directory.join(path), path).unwrap();
+    }
+}
+
+#[test]
+fn patterns_and_lists_choose_files() {
+    let host = FarHost::new("");
+    let tree = host.dir.path().join("tree");
+    write_files(&tree, &["a.jpg", "a.txt", "raw/b.jpg", "cache/c.jpg", "odd \nname"]);
+    fs::write(host.dir.path().join("patterns"), "# comment\n\n/tree/raw\n").unwrap();
+    let filter = ["--exclude=cache/", "--include=*/", "--include", "*.jpg", "--exclude-from=patterns", "--exclude=*"];
+    assert_success(&host.send(&[&filter[..], &["-r", "tree", "far:filtered"]].concat()));
+    assert_eq!(paths_below(&host.far("filtered")), ["tree", "tree/a.jpg", "tree/raw", "tree/raw/b.jpg"]);
+    // There it is the other end that chooses.
+    let first = ["--exclude-from=patterns", "--exclude=*.txt", "--exclude=odd*"];
+    assert_success(&host.send(&[&["-r"], &first[..], &["far:../tree", "fetched"]].concat()));
+    assert_eq!(paths_below(&host.dir.path().join("fetched")), ["tree", "tree/a.jpg", "tree/cache", "tree/cache/c.jpg"]);
+    fs::write(host.dir.path().join("list"), "raw/b.jpg\0./odd \nname\0cache\0raw/b.jpg\0none\0").unwrap();
+    let listed = host.send(&["--files-from=list", "--from0", "tree", "far:listed"]);
+    let words = "kelvin: cannot find tree/none: No such file or directory (os error 2)\n";
+    assert_eq!((listed.status.code(), stderr(&listed)), (Some(1), words));
+    assert_eq!(paths_below(&host.far("listed")).join("|"), "cache|name|odd |raw|raw/b.jpg");
+    for (arguments, words) in [
+        (&["--exclude=[a", "tree", "far:x"][..], "--exclude [a: unclosed character class"),
+        (&["--exclude-from=none", "tree", "far:x"], "--exclude-from none: No such file"),
+        (&["--files-from=list", "tree", "tree", "far:x"], "--files-from: name one directory"),
+        (&["--files-from=list", "-r", "tree", "far:x"], "--files-from"),
+        (&["--files-from=list", "far:x", "here"], "--files-from: the list is for files here"),
+    ] {
+        assert_refused(&host.send(arguments), &[words]);
+    }
+    fs::write(host.dir.path().join("list"), "a.jpg\n../patterns\n").unwrap();
+    assert_refused(
+        &host.send(&["--files-from=list", "tree", "far:x"]),
+        &["../patterns: it leads out of the directory"],
+    );
+}
+
+#[test]
+fn delete_mirrors_a_directory() {
+    let host = FarHost::new("");
+    let tree = host.dir.path().join("tree");
+    write_files(&tree, &["a", "sub/b"]);
+    symlink("a", tree.join("link")).unwrap();
+    let old =
+        ["tree/old", "tree/sub/old/deep/c", "tree/link", "tree/keep.o", "tree/gone/keep.o", "tree/gone/x", "outside"];
+    write_files(&host.far("in"), &old);
+    let mirror = ["-r", "--delete", "--exclude=*.o", "tree", "far:in"];
+    let planned = host.send(&[&["-n"], &mirror[..]].concat());
+    assert_success(&planned);
+    let deletions: Vec<&str> = stdout(&planned).lines().filter(|line| line.starts_with("would delete ")).collect();
+    let expected = ["gone/x", "old", "sub/old", "sub/old/deep", "sub/old/deep/c"];
+    assert_eq!(deletions, expected.map(|path| format!("would delete tree/{path}")));
+    let limited = host.send(&[&["--max-delete=4"], &mirror[..]].concat());
+    let words = "kelvin: --delete: nothing was deleted: 5 are to be, and --max-delete allows 4\n";
+    assert_eq!((limited.status.code(), stderr(&limited)), (Some(1), words));
+    let deleted = host.send(&[&["--update"], &mirror[..]].concat());
+    assert_success(&deleted);
+    assert!(stdout(&deleted).starts_with("deleted: 5\nunchanged: 2 files\n"), "{}", stdout(&deleted));
+    let kept = [
+        "outside",
+        "tree",
+        "tree/a",
+        "tree/gone",
+        "tree/gone/keep.o",
+        "tree/keep.o",
+        "tree/link",
+        "tree/sub",
+        "tree/sub/b",
+    ];
+    assert_eq!(paths_below(&host.far("in")), kept);
+    // The same from there to here.
+    write_files(&host.dir.path().join("here/tree"), &["old", "sub/b"]);
+    let fetched = host.send(&["-r", "--delete", "--overwrite", "far:in/tree", "here"]);
+    assert_success(&fetched);
+    assert!(stdout(&fetched).starts_with("deleted: 1\nmoved 5 files"), "{}", stdout(&fetched));
+    assert_eq!(paths_below(&host.dir.path().join("here/tree")), paths_below(&host.far("in/tree")));
+}
+
+#[test]
+fn receiver_without_leave_refuses_deletion() {
+    let host = FarHost::new("");
+    write_files(&host.dir.path().join("tree"), &["a"]);
+    let shell = format!("sh -c 'exec {KELVIN} receive --stdio .'");
+    let refused = host.dir.run(&["send", "-e", &shell, "-r", "--delete", "tree", "far:"]);
+    assert_refused(&refused, &["far: the receiver says: this receiver deletes nothing: start it with --delete"]);
+    assert_refused(&host.send(&["--delete", "tree", "far:"]), &["--recursive"]);
+}
+
 /// A server of ssh on this host, which lets in whoever has its key.
 struct SshServer {
     child: Child,

@@ -192,7 +192,7 @@ impl DeviceReceiver {
             let mut channel = SecureChannel::new(stream, halves)?;
             channel.set_min_progress(self.options.min_progress);
             let first = channel.receive();
-            ReceiveSession::new(&mut channel, policy, &report).serve(first)
+            ReceiveSession::new(&mut channel, policy.allow_deletion(self.options.delete), &report).serve(first)
         });
         report(outcome.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
         true

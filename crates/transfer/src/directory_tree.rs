@@ -76,6 +76,16 @@ impl DirectoryTree {
         Self { root, root_has_new_names: false, offered, name_bytes: 0, open, staging, last_path: RefCell::default() }
     }
 
+    /// How many directories were offered.
+    pub(crate) fn offered_count(&self) -> u32 {
+        self.offered.len() as u32
+    }
+
+    /// Where a directory is, from the one that is served.
+    pub(crate) fn directory_path(&self, number: u32) -> PathBuf {
+        self.path_of(number)
+    }
+
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
     ///
     /// # Errors

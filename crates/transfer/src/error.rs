@@ -161,6 +161,15 @@ pub enum Error {
         /// Free bytes.
         free_bytes: u64,
     },
+    /// A sender that would have files deleted, at a receiver that may not.
+    #[error("this receiver deletes nothing: start it with --delete")]
+    DeletionNotAllowed,
+    /// Files that were sent are listed under other names.
+    #[error("{}: its file system has other names for files that were sent, so nothing was deleted", .0.display())]
+    NamesDiffer(PathBuf),
+    /// More files that are not at the sender than can be listed.
+    #[error("more files than can be listed are not at the sender, so nothing was deleted")]
+    TooManyExtraneous,
     /// More files or directories than one session can have.
     #[error("more files, directories or levels of them than one transfer can have: send them in several")]
     TooManyEntries,

@@ -11,6 +11,8 @@
 //! Instead of a network a remote shell can connect both ends ([`remote_shell`]), by its pipes ([`pipe_stream`]).
 //! Either end can have its socket in the kernel instead ([`device`]), whose module also reports the entry of a [`page_tables`].
 //!
+//! A [`path_filter`] excludes some of what is found. Where the receiver allows it, what is [`extraneous`] there is deleted.
+//!
 //! The receiver decides where bytes go. A [`file_name`] is one component, and directories are found name by name from the one that is
 //! held open ([`open_directory`], [`directory_tree`]). The sender decides what is read: no message of the receiver names a file.
 #![forbid(unsafe_code)]
@@ -20,6 +22,7 @@ pub mod datapath;
 pub mod device;
 pub mod directory_tree;
 pub mod error;
+pub mod extraneous;
 pub mod file_name;
 pub mod incoming_file;
 pub mod link_usage;
@@ -29,6 +32,7 @@ mod method_chooser;
 pub mod offer_policy;
 pub mod open_directory;
 pub mod page_tables;
+pub mod path_filter;
 pub mod pipe_stream;
 pub mod progress;
 pub mod rate_limiter;

@@ -88,6 +88,15 @@ pub enum SenderMessage {
     QueryJoin,
     /// How much has arrived so far?
     QueryArrived,
+    /// All was sent: what is in the directories that were offered, and was not offered?
+    QueryExtraneous,
+    /// These of the list are to be deleted, those of the highest numbers first.
+    Delete {
+        /// Their numbers in the list.
+        entries: Vec<u32>,
+        /// Whether no more follow.
+        is_all: bool,
+    },
 }
 
 words! { "lifetime of a connection",
@@ -115,6 +124,8 @@ pub struct SessionSettings {
     pub update: bool,
     /// Whether nothing is to be written.
     pub dry_run: bool,
+    /// Whether what is in directories and was not offered is to be deleted.
+    pub delete: bool,
     /// Bytes of all files, holes not counted; none where unknown.
     pub bytes: Option<u64>,
     /// No more bytes than these, where it is not known yet how many: the receiver answers whether there is room for them.
@@ -134,6 +145,7 @@ impl SessionSettings {
         sync: false,
         update: false,
         dry_run: false,
+        delete: false,
         bytes: None,
         at_most: None,
         streams: 1,
@@ -384,8 +396,60 @@ pub enum ReceiverMessage {
     JoinInvitation(Option<JoinInvitation>),
     /// How much has arrived.
     Arrived(ArrivedBytes),
+    /// More of what was not offered, in the order of its numbers.
+    Extraneous {
+        /// These.
+        entries: Vec<ExtraneousEntry>,
+        /// Whether no more follow, and why they do not.
+        end: Option<ListEnd>,
+    },
+    /// All was deleted that could be, or would be.
+    Deleted {
+        /// What could not be deleted, and why.
+        failures: Vec<DeletionFailure>,
+        /// Whether no more follow.
+        is_all: bool,
+    },
     /// Over a stream that has joined: that it has, and then of each block, one after another, that it was written, or why not.
     BlockWritten(Option<RefusalReason>),
+}
+
+/// Something in a directory of the receiver that was not offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtraneousEntry {
+    /// Its directory.
+    pub parent: ExtraneousParent,
+    /// Its name there.
+    pub name: FileName,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// The directory of something that was not offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExtraneousParent {
+    /// The n-th that was offered.
+    Offered(u32),
+    /// One that was not offered either, by its number in the list.
+    Extraneous(u32),
+}
+
+/// How a list ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListEnd {
+    /// It is complete.
+    Complete,
+    /// It cannot be made, and nothing is to be deleted.
+    Failed(RefusalReason),
+}
+
+/// Something that could not be deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeletionFailure {
+    /// Its number in the list.
+    pub entry: u32,
+    /// Why.
+    pub why: RefusalReason,
 }
 
 /// What becomes of an entry.

@@ -20,6 +20,7 @@ use tempfile::NamedTempFile;
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::ReceiveSetup;
 use crate::directory_tree::{DirectoryTree, is_reserved_name, part_name};
+use crate::extraneous::OfferedNames;
 use crate::incoming_file::{IncomingFile, PlacedFiles, Sink, SpaceReservation};
 use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime, SessionSettings};
 use crate::metadata::utimens;
@@ -68,6 +69,9 @@ pub(crate) struct OfferPolicy {
     reserved_bytes: u64,
     /// Those of them that are there already.
     written_bytes: Arc<AtomicU64>,
+    /// Whether what was not offered may be deleted; and what was offered, where it is to be.
+    may_delete: bool,
+    offered_names: Option<OfferedNames>,
 }
 
 impl OfferPolicy {
@@ -91,7 +95,50 @@ impl OfferPolicy {
             free_bytes: Cell::default(),
             reserved_bytes: 0,
             written_bytes: Arc::default(),
+            may_delete: false,
+            offered_names: None,
         })
+    }
+
+    /// Whether what was not offered may be deleted.
+    pub(crate) fn allow_deletion(self, may_delete: bool) -> Self {
+        Self { may_delete, ..self }
+    }
+
+    /// What was not offered will be deleted: remembers what is.
+    ///
+    /// # Errors
+    /// That it may not be.
+    pub(crate) fn begin_deletion(&mut self) -> Result<()> {
+        if !self.may_delete {
+            return Err(Error::DeletionNotAllowed);
+        }
+        self.offered_names = Some(OfferedNames::default());
+        Ok(())
+    }
+
+    /// An entry was decided on, where others are to be deleted.
+    ///
+    /// # Errors
+    /// More of them than can be remembered.
+    pub(crate) fn record_offered(&mut self, entry: &FileEntry, is_present: bool) -> Result<()> {
+        let Some(names) = &mut self.offered_names else { return Ok(()) };
+        names.add(entry.parent, &entry.name)?;
+        if is_present {
+            names.mark_present(entry.parent, &entry.name);
+        }
+        Ok(())
+    }
+
+    /// The directories and what was offered for them, once, where something is to be deleted in them.
+    pub(crate) fn take_deletion(&mut self) -> Option<(Option<&mut DirectoryTree>, OfferedNames)> {
+        let names = self.offered_names.take()?;
+        Some((self.tree(), names))
+    }
+
+    /// The directories, if files go to any.
+    pub(crate) fn tree(&mut self) -> Option<&mut DirectoryTree> {
+        if let SessionDestination::Directory(tree) = &mut self.destination { Some(tree) } else { None }
     }
 
     /// Whether the bytes of a file may come in any order.

@@ -39,6 +39,8 @@ pub type EventHandler = dyn Fn(SocketAddr, SessionEvent) + Send + Sync;
 pub struct ReceiverOptions {
     /// Whether existing files may be replaced.
     pub overwrite: bool,
+    /// Whether what is in a directory and was not sent may be deleted.
+    pub delete: bool,
     /// Whether to end after one sender.
     pub once: bool,
     /// By what the bytes of large files come that are not encrypted; what is fastest, where nothing is asked for.
@@ -187,7 +189,8 @@ impl Receiver {
     fn serve_sender(&self, _slot: PoolSlot, first_message: Result<FirstMessage>, report: &dyn Fn(SessionEvent)) {
         report(SessionEvent::Authenticated);
         let outcome = first_message.and_then(|FirstMessage { mut channel, message, .. }| {
-            let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
+            let policy =
+                OfferPolicy::new(&self.destination, self.options.overwrite)?.allow_deletion(self.options.delete);
             let session = ReceiveSession::new(&mut channel, policy, report);
             session.joinable(self.options.method, &self.sessions).serve(message)
         });

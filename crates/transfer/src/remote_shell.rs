@@ -118,7 +118,7 @@ pub fn receive<S: TransferStream>(
     if let Err(why) = &policy {
         channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
     }
-    ReceiveSession::new(&mut channel, policy?, on_event).serve(Ok(first))
+    ReceiveSession::new(&mut channel, policy?.allow_deletion(options.delete), on_event).serve(Ok(first))
 }
 
 /// The directory in which files arrive through a remote shell: made if only it is missing. In a dry run nothing is made, and all that is

@@ -1,6 +1,7 @@
 //! The sending end: what a user named is offered, and what the receiver wants of it is sent.
 
 mod closing;
+mod deletion;
 mod extra_streams;
 mod files;
 mod offering;
@@ -32,6 +33,7 @@ use crate::wire::deadline::Deadline;
 use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
+pub use deletion::DeletionResult;
 use extra_streams::{ConnectForFile, ExtraStreams};
 use offering::{ResumeInfo, SpaceCheck};
 use stream_tuner::StreamTuner;
@@ -66,6 +68,8 @@ pub struct SenderOptions {
     pub acknowledge: bool,
     /// Bytes a second at most.
     pub limit: Option<u64>,
+    /// Files and directories that are deleted at most: if there are more, none is.
+    pub max_delete: Option<u64>,
     /// By what the bytes of large files go that are not encrypted; what is fastest, where nothing is asked for.
     pub method: Option<SendSetup>,
     /// Whether large files begin with one stream and go on with as many as are found to be fastest, and by what moments.
@@ -87,6 +91,8 @@ pub struct SendResult {
     pub sizeless_files: u64,
     /// In a dry run: what would be sent.
     pub planned: Vec<PathBuf>,
+    /// What was deleted.
+    pub deletion: DeletionResult,
 }
 
 /// A connection to a receiver.
@@ -313,6 +319,9 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             ReceiverMessage::SpaceAvailable(is_enough) => self.on_space_answer(is_enough),
             ReceiverMessage::JoinInvitation(invitation) => self.tuner()?.on_invitation(invitation),
             ReceiverMessage::Arrived(arrived) => self.tuner()?.on_arrived(arrived, Instant::now()),
+            ReceiverMessage::Extraneous { .. } | ReceiverMessage::Deleted { .. } => {
+                Err(Error::ProtocolViolation("it lists or deletes what it was not asked for"))
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
+mod deletion;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
@@ -68,6 +70,8 @@ pub enum SessionEvent {
     Planned(PathBuf),
     /// A file is in its place.
     FileStored(PathBuf),
+    /// Something that was not offered was deleted, or in a dry run would be.
+    Deleted(PathBuf),
     /// A file was refused, or did not arrive whole: nothing of it is kept.
     FileFailed(PathBuf, Error),
     /// The connection ended while a large file arrived; what arrived of it is left, to be gone on with.
@@ -207,7 +211,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
         let check =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
-        self.send_refusal(check.and_then(|()| self.policy.check_total_space(&settings)))?;
+        let check = check.and_then(|()| self.policy.check_total_space(&settings));
+        let check = check.and_then(|()| if settings.delete { self.policy.begin_deletion() } else { Ok(()) });
+        self.send_refusal(check)?;
         if settings.streams > 1 || settings.connection == ConnectionLifetime::PerFile {
             self.open_for_join()?;
         }
@@ -226,6 +232,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 SenderMessage::FileConnection(file) => self.receive_file_connection(file)?,
                 SenderMessage::QueryJoin => self.send_invitation()?,
                 SenderMessage::QueryArrived => self.send_arrived()?,
+                SenderMessage::QueryExtraneous => self.serve_deletion()?,
                 SenderMessage::End => return self.finish_session(),
                 content => self.receive_content(content)?,
             }
@@ -316,6 +323,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 }
                 outcome => outcome?,
             };
+            let is_present = match decision {
+                EntryDecision::Made => !self.settings.dry_run,
+                EntryDecision::Unchanged => true,
+                _ => false,
+            };
+            self.policy.record_offered(&entry, is_present)?;
             if part.is_some() {
                 parts += 1;
                 resumed_files.push(number);
@@ -644,6 +657,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let why = match outcome {
             Ok(amount) => {
                 self.moved.add(entry, &amount);
+                self.policy.record_offered(entry, true)?;
                 (self.on_event)(SessionEvent::FileStored(self.policy.path(entry)));
                 None
             }

@@ -1,11 +1,11 @@
 //! What is to be sent: the files that a user named, and what is below the directories, as found before anything is sent.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use kelvin_file::Error as FileError;
@@ -17,6 +17,7 @@ use crate::file_name::FileName;
 use crate::incoming_file::STAT_BLOCK;
 use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime, PERMISSION_BITS};
 use crate::offer_policy::kind_name;
+use crate::path_filter::PathFilter;
 use crate::{Error, Result, directory_tree};
 
 /// Extended attributes that anybody may set.
@@ -211,6 +212,8 @@ impl SourceOpener {
 #[derive(Debug)]
 struct DirectoryLevel {
     path: PathBuf,
+    /// Its path from the receiver's directory.
+    arrival_path: PathBuf,
     /// It, if it is held open.
     directory: Option<Dir>,
     names: std::vec::IntoIter<OsString>,
@@ -220,7 +223,11 @@ struct DirectoryLevel {
 
 impl DirectoryLevel {
     /// Reads a directory: the names in it, in their order.
-    fn read(parent: BorrowedFd<'_>, (relative_path, flags): (&Path, OFlags), path: &Path) -> Result<Self> {
+    fn read(
+        parent: BorrowedFd<'_>,
+        (relative_path, flags): (&Path, OFlags),
+        (path, arrival_path): (&Path, PathBuf),
+    ) -> Result<Self> {
         let read_error = |error: Errno| FileError::call("read", path, error.into());
         let opened = retry_on_intr(|| rustix::fs::openat(parent, relative_path, flags, Mode::empty()));
         let mut directory = Dir::new(opened.map_err(read_error)?).map_err(read_error)?;
@@ -233,7 +240,18 @@ impl DirectoryLevel {
             }
         }
         names.sort();
-        Ok(Self { path: path.to_owned(), directory: Some(directory), names: names.into_iter(), number: 0 })
+        Ok(Self {
+            path: path.to_owned(),
+            arrival_path,
+            directory: Some(directory),
+            names: names.into_iter(),
+            number: 0,
+        })
+    }
+
+    /// A directory of which nothing is sent but what is named elsewhere.
+    fn unread(path: PathBuf, arrival_path: PathBuf, number: u32) -> Self {
+        Self { path, arrival_path, directory: None, names: Vec::new().into_iter(), number }
     }
 
     /// What a call for something in it takes: a directory, and a path from there.
@@ -252,8 +270,9 @@ pub struct SourceList {
     pub skipped: SkippedEntries,
     /// What could not be looked at.
     pub unread: Vec<(PathBuf, Error)>,
-    /// What is sent of each file.
+    /// What is sent of each file, and which files are.
     preserve: PreserveOptions,
+    filter: PathFilter,
     /// Named directories that were not looked into yet, and the one that is being walked, with those below on the way.
     pending_directories: VecDeque<DirectoryLevel>,
     levels: Vec<DirectoryLevel>,
@@ -276,18 +295,65 @@ impl SourceList {
     ///
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
-    pub fn begin(paths: &[PathBuf], preserve: PreserveOptions) -> Result<Self> {
-        let mut list = Self { preserve, stored_bytes: Some(0), max_stored_bytes: Some(0), ..Self::default() };
+    pub fn begin(paths: &[PathBuf], preserve: PreserveOptions, filter: PathFilter) -> Result<Self> {
+        let mut list = Self::new(preserve, filter);
         paths.iter().try_for_each(|path| list.add_named(path))?;
+        Ok(list)
+    }
+
+    fn new(preserve: PreserveOptions, filter: PathFilter) -> Self {
+        Self { preserve, filter, stored_bytes: Some(0), max_stored_bytes: Some(0), ..Self::default() }
+    }
+
+    /// Finds files by their paths from a directory, under which they arrive, and the directories on the way. Of a directory that is named
+    /// nothing in it is sent.
+    ///
+    /// # Errors
+    /// A path that leads elsewhere; more than one transfer can have. What cannot be found is set aside.
+    pub fn from_paths(
+        directory: &Path,
+        paths: &[PathBuf],
+        (preserve, filter): (PreserveOptions, PathFilter),
+    ) -> Result<Self> {
+        let mut list = Self::new(preserve, filter);
+        // No number of a directory that is excluded.
+        let mut numbers: HashMap<PathBuf, Option<u32>> = HashMap::from([(PathBuf::new(), Some(0))]);
+        for path in paths {
+            let names = relative_names(path).ok_or_else(|| leads_elsewhere(path))?;
+            let mut arrival_path = PathBuf::new();
+            for name in names {
+                let (parent_path, number) = (directory.join(&arrival_path), numbers.get(&arrival_path));
+                let Some(number) = number.copied().flatten() else { break };
+                let level = DirectoryLevel::unread(parent_path, arrival_path.clone(), number);
+                arrival_path.push(name);
+                if numbers.contains_key(&arrival_path) {
+                    continue;
+                }
+                let source_path = directory.join(&arrival_path);
+                let added = match list.add_below(&level, name.to_owned(), &source_path) {
+                    Err(error @ Error::File(_)) => {
+                        list.unread.push((source_path, error));
+                        None
+                    }
+                    outcome => outcome?.map(|subdirectory| subdirectory.number),
+                };
+                numbers.insert(arrival_path.clone(), added);
+            }
+        }
         Ok(list)
     }
 
     /// Like `begin`, with all that is in the directories.
     #[cfg(test)]
     pub(crate) fn collect(paths: &[PathBuf], preserve: PreserveOptions) -> Result<Self> {
-        let mut list = Self::begin(paths, preserve)?;
+        let mut list = Self::begin(paths, preserve, PathFilter::default())?;
         list.find_all()?;
         Ok(list)
+    }
+
+    /// Which files are sent.
+    pub(crate) fn filter(&self) -> &PathFilter {
+        &self.filter
     }
 
     /// Whether all was found.
@@ -374,11 +440,15 @@ impl SourceList {
         let resolved = if kind == FileType::Directory { fs::canonicalize(path) } else { Ok(path.to_owned()) };
         let name = resolved.and_then(|resolved| FileName::from_path(&resolved).map_err(invalid_input));
         let name = name.map_err(|source| FileError::call("send", path, source))?;
+        if self.filter.excludes(Path::new(name.as_os_str()), kind == FileType::Directory) {
+            return Ok(());
+        }
         if kind == FileType::Directory {
             if !self.preserve.recursive {
                 return Err(not_regular(path, "a directory, which only -r sends"));
             }
-            let mut level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
+            let arrival_path = PathBuf::from(name.as_os_str());
+            let mut level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), (path, arrival_path))?;
             level.number = self.add_directory(path, 0, name, &stat)?;
             if !self.devices.contains(&stat.st_dev) {
                 self.devices.push(stat.st_dev);
@@ -407,10 +477,15 @@ impl SourceList {
         let (directory, relative_path) = level.open_at(file_name.as_os_str(), path);
         let stat = rustix::fs::statat(directory, relative_path, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(std::io::Error::from).map_err(call_error("find"))?;
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let arrival_path = level.arrival_path.join(file_name.as_os_str());
+        if self.filter.excludes(&arrival_path, kind == FileType::Directory) {
+            return Ok(None);
+        }
+        let kind = match kind {
             FileType::Directory => {
-                let mut subdirectory =
-                    DirectoryLevel::read(directory, (relative_path, DIRECTORY_FLAGS | OFlags::NOFOLLOW), path)?;
+                let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
+                let mut subdirectory = DirectoryLevel::read(directory, (relative_path, flags), (path, arrival_path))?;
                 subdirectory.number = self.add_directory(path, level.number, file_name, &stat)?;
                 return Ok(Some(subdirectory));
             }
@@ -496,6 +571,22 @@ impl SourceList {
         self.skipped.attributes += u64::from(is_skipped);
         attributes
     }
+}
+
+/// The names of a path from a directory, if it does not lead out of it.
+fn relative_names(path: &Path) -> Option<Vec<&OsStr>> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(Some(name)),
+        Component::CurDir => Some(None),
+        Component::RootDir | Component::ParentDir | Component::Prefix(_) => None,
+    };
+    let names: Option<Vec<Option<&OsStr>>> = path.components().map(name).collect();
+    Some(names?.into_iter().flatten().collect())
+}
+
+fn leads_elsewhere(path: &Path) -> Error {
+    let why = "it leads out of the directory that the list is for";
+    FileError::call("send", path, invalid_input(why)).into()
 }
 
 /// How a directory is opened whose names are read.

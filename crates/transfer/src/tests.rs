@@ -1,6 +1,7 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
 mod channel;
+mod deletion;
 mod fuzz;
 mod hostile_receiver;
 mod hostile_sender;
@@ -278,7 +279,7 @@ impl HostileEnd {
             hook(&event);
             events.borrow_mut().push(event);
         };
-        let policy = OfferPolicy::new(destination, overwrite).unwrap();
+        let policy = OfferPolicy::new(destination, overwrite).unwrap().allow_deletion(true);
         let first = self.channel.receive();
         let result = ReceiveSession::new(&mut self.channel, policy, &on_event).serve(first);
         SessionOutcome { result, events: events.into_inner(), answers: self.answers() }

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, ArgGroup, Args};
 use kelvin_core::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
+use super::filter::FilterArgs;
 use super::remote_shell::{RemotePath, RemoteShellArgs};
 use super::{AnswerArgs, Word, nonempty_value, one_of};
 use crate::cli_error::{CliError, Context};
@@ -32,6 +33,7 @@ const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
 
 /// `kelvin send`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("tree").args(["recursive", "files_from"]).multiple(true))]
 pub struct SendArgs {
     /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
     /// host that runs `kelvin receive`, with :PORT unless it is 27315; with -e HOST:DIRECTORY
@@ -39,6 +41,22 @@ pub struct SendArgs {
     operands: Vec<OsString>,
     #[command(flatten)]
     pub remote_shell: RemoteShellArgs,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Send the files of which this list has paths, one a line; - is standard input. The operand is the directory that they start at,
+    /// and they arrive under the same paths
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["recursive", "name", "device"])]
+    pub files_from: Option<PathBuf>,
+    /// The paths of --files-from are separated by NUL bytes, as by find -print0
+    #[arg(long, requires = "files_from")]
+    pub from0: bool,
+    /// Delete at the receiver, in the directories that are sent, what is not here; what is excluded stays. The receiver
+    /// needs --delete too, unless -e starts it
+    #[arg(long, requires = "recursive")]
+    pub delete: bool,
+    /// Delete nothing if this many files and directories are not enough
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub max_delete: Option<u64>,
     /// File with the secret of both ends; required unless both are on the same host
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -60,8 +78,8 @@ pub struct SendArgs {
     /// Send directories and everything below them
     #[arg(short, long)]
     pub recursive: bool,
-    /// Send symbolic links below directories as links; without this option they are skipped
-    #[arg(long, requires = "recursive")]
+    /// Send symbolic links below directories, or of a list, as links; without this option they are skipped
+    #[arg(long, requires = "tree")]
     pub links: bool,
     /// Keep user and group by number; the receiver needs the right to set them
     #[arg(long)]
@@ -278,6 +296,9 @@ pub struct ReceiveArgs {
     /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,
+    /// Let senders delete, with their --delete, what is in the directories that they send and not at their end
+    #[arg(long, conflicts_with = "discard")]
+    pub delete: bool,
     /// End after one sender
     #[arg(long)]
     pub once: bool,

@@ -47,7 +47,8 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     let event_reporter = Arc::clone(&reporter);
     let report = Box::new(move |from: SocketAddr, event: SessionEvent| event_reporter.report(from, &event));
     let once = args.once || is_output;
-    let options = ReceiverOptions { overwrite: args.overwrite, once, method, min_progress: args.min_progress };
+    let ReceiveArgs { overwrite, delete, min_progress, .. } = *args;
+    let options = ReceiverOptions { overwrite, delete, once, method, min_progress };
     let is_over = || kelvin_sys::stop_signals::stop_signal().is_some();
     let result = if args.device {
         let receiver = device::DeviceReceiver::listen(args.listen, destination, secret, options, report);
@@ -74,11 +75,11 @@ fn receive_from_standard_input(args: &ReceiveArgs) -> CmdResult {
     if std::io::stdin().is_terminal() {
         bail!("{OPTION}: standard input is a terminal: kelvin send -e starts it with a pipe");
     }
+    let ReceiveArgs { overwrite, delete, min_progress, .. } = *args;
     kelvin_sys::stop_signals::install_handlers()?;
     let mut stream = PipeStream::standard().context(OPTION)?;
     announce_start(&mut stream)?;
-    let options =
-        ReceiverOptions { overwrite: args.overwrite, min_progress: args.min_progress, ..ReceiverOptions::default() };
+    let options = ReceiverOptions { overwrite, delete, min_progress, ..ReceiverOptions::default() };
     let open = |settings: &SessionSettings| open_directory(directory, settings);
     match kelvin_transfer::remote_shell::receive(stream, options, open, &|_| {}) {
         Ok(summary) => Ok(summary.sent.failed == 0),
@@ -153,6 +154,7 @@ impl EventReporter {
             SessionEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
             SessionEvent::FileFailed(_, error @ Error::File(_)) => (LogSource::Client, error.to_string()),
             SessionEvent::FileFailed(path, error) => (LogSource::Client, format!("{}: {error}", path.display())),
+            SessionEvent::Deleted(path) => (LogSource::Client, format!("deleted {}", path.display())),
             SessionEvent::PartKept(path) => {
                 (LogSource::Client, format!("{}: a part is kept, to be resumed", path.display()))
             }

@@ -1,10 +1,12 @@
 //! `kelvin send`: files to a `kelvin receive`.
 
+mod chosen_files;
 mod fetch;
 mod remote_shell;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use kelvin_core::text::escape_invisible;
@@ -22,6 +24,7 @@ use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
 
+use self::chosen_files::{listed_paths, path_filter};
 use self::remote_shell::RemoteShell;
 use crate::answer::AnswerOutlet;
 use crate::cli::{AutoOr, RemotePath, SendArgs, SendRoute};
@@ -63,6 +66,7 @@ fn send_to_remote(args: &SendArgs, files: &[PathBuf], target: &RemotePath) -> Cm
     kelvin_sys::stop_signals::install_handlers()?;
     let mut receiver: Vec<OsString> = ["receive", "--stdio"].map(OsString::from).to_vec();
     receiver.extend(args.remote_shell.overwrite.then(|| "--overwrite".into()));
+    receiver.extend(args.delete.then(|| "--delete".into()));
     receiver.extend(["--".into(), target.path.clone()]);
     let options = send_settings(args, None, &collection);
     let (shell, stream) = RemoteShell::start(&args.remote_shell, &target.host, &receiver)?;
@@ -85,7 +89,24 @@ fn send_to_standard_output(args: &SendArgs, files: &[PathBuf]) -> CmdResult {
     if let Some(omitted) = skipped_text(&result.omitted) {
         notice!("{omitted}");
     }
-    Ok(result.unsent.is_empty())
+    if let Some(why) = &result.deletion.refused {
+        CliError::new("--delete", why).report();
+    }
+    Ok(result.unsent.is_empty() && result.deletion.refused.is_none())
+}
+
+/// What was deleted: each path in a dry run, else how many.
+fn write_deleted(out: &mut dyn Write, dry_run: bool, deleted: &[PathBuf]) -> std::io::Result<()> {
+    if dry_run {
+        return deleted
+            .iter()
+            .try_for_each(|path| writeln!(out, "would delete {}", escape_invisible(&path.to_string_lossy())));
+    }
+    if deleted.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "deleted: {}", kelvin_core::units::count(deleted.len() as u64))
+    }
 }
 
 /// By what one end has the other one use its standard input and output.
@@ -117,7 +138,7 @@ fn send_all<S: TransferStream>(
 }
 
 fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
-    let SendArgs { no_verify, sync, update, dry_run, limit, connection, .. } = *args;
+    let SendArgs { no_verify, sync, update, dry_run, delete, max_delete, limit, connection, .. } = *args;
     let remote_shell = args.remote_shell.is_used();
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = match collection.is_complete() {
@@ -132,6 +153,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
         sync,
         update,
         dry_run,
+        delete,
         bytes,
         at_most,
         streams: args.streams.announced_streams(),
@@ -140,7 +162,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
     // What goes by a method that was asked for goes over one connection, as does what goes through a shell.
     let is_tuned = args.streams == AutoOr::Auto && method.is_none() && !remote_shell;
     let stream_tuning = is_tuned.then_some(TuningWindow::DEFAULT);
-    SenderOptions { settings, acknowledge: args.ack, limit, method, stream_tuning }
+    SenderOptions { settings, acknowledge: args.ack, limit, max_delete, method, stream_tuning }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.
@@ -156,6 +178,12 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
     if args.name.is_some() {
         bail!("--name: it names what comes from standard input: files keep their names");
     }
+    let filter = path_filter(args)?;
+    if let Some(list) = &args.files_from {
+        let [directory] = files else { bail!("--files-from: name one directory, at which its paths start") };
+        let paths = listed_paths(list, args.from0)?;
+        return Ok(SourceList::from_paths(directory, &paths, (preserve_options(args), filter))?);
+    }
     let mut paths = BTreeMap::new();
     for path in files {
         if path == Path::new("-") {
@@ -168,18 +196,22 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
             bail!("{first} and {second} would arrive under one name: send them apart");
         }
     }
-    let attributes = match (args.xattrs, args.dry_run) {
-        (true, _) => AttributePolicy::Preserve,
-        (false, true) => AttributePolicy::CountWhenFound,
-        (false, false) => AttributePolicy::CountWhenSent,
-    };
-    let options = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
-    let mut sources = SourceList::begin(files, options)?;
+    let mut sources = SourceList::begin(files, preserve_options(args), filter)?;
     let is_default = args.streams.announced_streams() == 1 && args.connection == ConnectionLifetime::Persistent;
     let can_list_later =
         is_default && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes.is_some();
     sources.find_more(if can_list_later { MAX_FILES_LISTED_FIRST } else { usize::MAX })?;
     Ok(sources)
+}
+
+/// What is sent of each file.
+fn preserve_options(args: &SendArgs) -> PreserveOptions {
+    let attributes = match (args.xattrs, args.dry_run) {
+        (true, _) => AttributePolicy::Preserve,
+        (false, true) => AttributePolicy::CountWhenFound,
+        (false, false) => AttributePolicy::CountWhenSent,
+    };
+    PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes }
 }
 
 /// What was moved and what was not, as data.
@@ -191,6 +223,12 @@ struct SendSummary<'a> {
     unsent: Vec<BTreeMap<&'static str, String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     planned: Vec<String>,
+    /// What was deleted at the receiver, or in a dry run would be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deleted: Vec<String>,
+    /// Why nothing was deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_deleted: Option<&'a str>,
     /// Files that state no bytes and have some.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizeless_files: Option<u64>,
@@ -207,10 +245,13 @@ fn report_unsent(UnsentFile { path, why }: &UnsentFile) {
 }
 
 fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> CmdResult {
-    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted } = result;
+    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted, deletion } = result;
     let omitted = skipped_text(omitted);
     let device = args.device.then_some(KmodDevice::Sender);
     unsent.iter().for_each(report_unsent);
+    if let Some(why) = &deletion.refused {
+        CliError::new("--delete", why).report();
+    }
     if outlet.is_json {
         let entry = |UnsentFile { path, why }: &UnsentFile| {
             BTreeMap::from([("file", path.display().to_string()), ("why", why.to_string())])
@@ -220,6 +261,8 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
             unchanged: *unchanged,
             unsent: unsent.iter().map(entry).collect(),
             planned: planned.iter().map(|path| path.display().to_string()).collect(),
+            deleted: deletion.deleted.iter().map(|path| path.display().to_string()).collect(),
+            not_deleted: deletion.refused.as_deref(),
             sizeless_files: (*sizeless_files > 0).then_some(*sizeless_files),
             omitted,
             device: device.map(KmodDevice::path),
@@ -230,6 +273,7 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
             for path in planned {
                 writeln!(out, "would send {}", escape_invisible(&path.to_string_lossy()))?;
             }
+            write_deleted(out, args.dry_run, &deletion.deleted)?;
             if *unchanged > 0 {
                 writeln!(out, "unchanged: {}", kelvin_core::units::files(*unchanged))?;
             }
@@ -243,5 +287,5 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
         })?;
     }
-    Ok(unsent.is_empty())
+    Ok(unsent.is_empty() && deletion.refused.is_none())
 }

@@ -25,6 +25,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         let method = self.methods.method();
         let choice = self.tuner.as_ref().and_then(StreamTuner::choice);
         let carried = self.channels.link_usage();
+        let deletion = self.delete_extraneous()?;
         let unread = std::mem::take(&mut self.collection.unread);
         let unread = unread.into_iter().map(|(path, why)| UnsentFile { path, why });
         let unsent: Vec<UnsentFile> = unread.chain(std::mem::take(&mut self.unsent)).collect();
@@ -51,7 +52,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         self.channels.first.send(&SenderMessage::Finish(Box::new(summary.sent)))?;
         let sizeless_files = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
         let Self { unchanged, planned, collection: SourceList { skipped: omitted, .. }, .. } = self;
-        Ok(SendResult { summary, unsent, unchanged, omitted, sizeless_files, planned })
+        Ok(SendResult { summary, unsent, unchanged, omitted, sizeless_files, planned, deletion })
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.

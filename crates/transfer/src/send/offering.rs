@@ -167,7 +167,7 @@ impl<S: TransferStream> SendSession<'_, S> {
 
 /// In the time that it reads its own blocks to compare them, a sender sends digests of nothing, one after each such time. That is several times
 /// as many bytes as a receiver waits for ([`crate::progress`]).
-const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Bytes of an entry in an offer, at most.
 fn entry_bytes(entry: &FileEntry) -> usize {

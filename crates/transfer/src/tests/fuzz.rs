@@ -16,8 +16,9 @@ use super::hostile_receiver::sender_options;
 use super::{DEFAULT_SETTINGS, HostileEnd, digest, directory, directory_destination, entry, file, names, piece};
 use crate::link_usage::LinkUsage;
 use crate::message::{
-    ArrivedBytes, Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, JoinInvitation, JoinRequest,
-    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SenderReport, Verdict, WholeFile,
+    ArrivedBytes, Attribute, DeletionFailure, EntryDecision, EntryKind, ExtraneousEntry, ExtraneousParent, FileEntry,
+    FilePiece, JoinInvitation, JoinRequest, ListEnd, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage,
+    SenderReport, Verdict, WholeFile,
 };
 use crate::message::{SessionSettings, StreamChoice};
 use crate::rate_prediction::StageCosts;
@@ -103,6 +104,8 @@ fn sender_messages() -> Vec<SenderMessage> {
         SenderMessage::QueryJoin,
         SenderMessage::QueryArrived,
         SenderMessage::FileConnection(file),
+        SenderMessage::QueryExtraneous,
+        SenderMessage::Delete { entries: vec![7, 0], is_all: true },
         SenderMessage::End,
         SenderMessage::Finish(Box::new(SenderReport {
             nanoseconds: 5,
@@ -134,6 +137,15 @@ fn receiver_messages() -> Vec<ReceiverMessage> {
         ReceiverMessage::JoinInvitation(Some(JoinInvitation { session: [7; 32], max_streams: 8 })),
         ReceiverMessage::Arrived(ArrivedBytes { bytes: 5, nanoseconds: 7 }),
         ReceiverMessage::BlockWritten(Some(refused())),
+        ReceiverMessage::Extraneous {
+            entries: vec![ExtraneousEntry {
+                parent: ExtraneousParent::Offered(1),
+                name: b"old".to_vec().try_into().unwrap(),
+                is_directory: true,
+            }],
+            end: Some(ListEnd::Failed(refused())),
+        },
+        ReceiverMessage::Deleted { failures: vec![DeletionFailure { entry: 7, why: refused() }], is_all: true },
         ReceiverMessage::Finished(ReceiverReport {
             since: 5,
             load: EndLoad::default(),
@@ -183,6 +195,10 @@ fn any_sender_message_parses_bounded() {
 fn any_receiver_message_parses_bounded() {
     let read = read_all(&receiver_messages(), case_count(RECEIVER_MESSAGE_CASES), |message| match message {
         ReceiverMessage::Refused(RefusalReason(why)) => assert_bounded(&why),
+        ReceiverMessage::Extraneous { entries, .. } => entries.iter().for_each(|entry| {
+            let name = entry.name.as_os_str();
+            assert!(!name.is_empty() && Path::new(name).file_name() == Some(name), "{name:?}");
+        }),
         ReceiverMessage::Verdicts(verdicts) => {
             verdicts.iter().filter_map(|verdict| verdict.why.as_ref()).for_each(|why| assert_bounded(&why.0));
         }
@@ -276,6 +292,10 @@ impl RandomSender<'_> {
                 let valid = postcard::to_stdvec(&self.random.pick(&sender_messages())).unwrap();
                 hostile.frame(&self.random.mutated(&valid))
             }
+            14 if self.random.next_below(4) == 0 => {
+                let entries = vec![self.random.next_below(4) as u32];
+                hostile.send(&SenderMessage::QueryExtraneous).send(&SenderMessage::Delete { entries, is_all: true })
+            }
             14..=16 => hostile.send(&SenderMessage::Abandoned { file, why: "no reason".into() }),
             17 => hostile.send(&SenderMessage::Block(piece)).data(&b"hi"[..piece.bytes as usize]),
             18..=28 => hostile.block(piece, &b"hi"[..piece.bytes as usize]),
@@ -305,7 +325,8 @@ fn any_message_order_leaves_whole_files() {
     let (mut frame_count, mut stored_count, mut random) = (0, 0, Random(1));
     while frame_count < case_count(SESSION_CASES) {
         let mut hostile = HostileEnd::new();
-        hostile.begin();
+        let delete = random.next_below(2) == 0;
+        hostile.send(&SenderMessage::Begin(SessionSettings { delete, ..DEFAULT_SETTINGS }));
         let mut sender =
             RandomSender { hostile: &mut hostile, random: &mut random, offered_count: 0, files: Vec::new() };
         (0..40).for_each(|_| sender.send_next());

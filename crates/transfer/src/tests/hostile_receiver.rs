@@ -12,6 +12,7 @@ use crate::message::{
     Blake3Digest, EntryDecision, EntryNumber, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage,
     SessionSettings, Verdict,
 };
+use crate::path_filter::PathFilter;
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::MAX_WANTED_FILES;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList};
@@ -35,7 +36,7 @@ fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
 }
 
 pub(super) fn sender_options(settings: SessionSettings) -> SenderOptions {
-    SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None }
+    SenderOptions { settings, acknowledge: false, limit: None, max_delete: None, method: None, stream_tuning: None }
 }
 
 /// What the sender sent, and the bytes of files among it.
@@ -171,7 +172,7 @@ fn content_waits_for_space_answer() {
         let mut hostile = HostileEnd::new();
         is_enough.map(|is_enough| hostile.send(&ReceiverMessage::SpaceAvailable(is_enough)));
         hostile.send(&decisions(&[MADE, WANTED, WANTED]));
-        let mut collection = SourceList::begin(&[outer.path().to_owned()], PRESERVE).unwrap();
+        let mut collection = SourceList::begin(&[outer.path().to_owned()], PRESERVE, PathFilter::default()).unwrap();
         collection.find_more(2).unwrap();
         let SendRun { result, messages, bytes } = send_to(hostile, collection, settings);
         assert!(result.unwrap_err().to_string().contains("closed the connection"));

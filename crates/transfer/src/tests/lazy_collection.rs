@@ -13,6 +13,7 @@ use super::{
 use crate::Result;
 use crate::message::{EntryDecision, EntryKind, ReceiverMessage, SenderMessage, SessionSettings};
 use crate::offer_policy::OfferPolicy;
+use crate::path_filter::PathFilter;
 use crate::secure_channel::SecureChannel;
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::{MAX_WANTED_FILES, ReceiveSession};
@@ -54,7 +55,7 @@ fn assert_same_tree(left: &Path, right: &Path) {
 }
 
 fn collect_lazily(tree: &Path) -> SourceList {
-    let mut collection = SourceList::begin(&[tree.to_owned()], PRESERVE).unwrap();
+    let mut collection = SourceList::begin(&[tree.to_owned()], PRESERVE, PathFilter::default()).unwrap();
     collection.find_more(FOUND_FIRST).unwrap();
     assert!(!collection.is_complete());
     collection
@@ -65,7 +66,14 @@ fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>
     let (sender, receiver) = connected_halves();
     let (sender_stream, receiver_stream) = LocalStream::pair();
     let settings = SessionSettings { plain: true, at_most: Some(at_most), ..DEFAULT_SETTINGS };
-    let options = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
+    let options = SenderOptions {
+        settings,
+        acknowledge: false,
+        limit: None,
+        max_delete: None,
+        method: None,
+        stream_tuning: None,
+    };
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
             let channel = SecureChannel::new(sender_stream, sender)?;
@@ -104,7 +112,7 @@ fn lazy_and_eager_collection_match() {
     fs::create_dir_all(tree.join("1/empty/below")).unwrap();
     let eager = SourceList::collect(std::slice::from_ref(&tree), PRESERVE).unwrap();
     for batch in [1, 2, 7, 1000] {
-        let mut lazy = SourceList::begin(std::slice::from_ref(&tree), PRESERVE).unwrap();
+        let mut lazy = SourceList::begin(std::slice::from_ref(&tree), PRESERVE, PathFilter::default()).unwrap();
         while !lazy.is_complete() {
             let before = lazy.sources.len();
             lazy.find_more(batch).unwrap();

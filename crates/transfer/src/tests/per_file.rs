@@ -44,7 +44,14 @@ fn send_by(receiver: &TestReceiver<'_>, paths: &[PathBuf], options: send::Sender
 }
 
 fn sender_options(settings: SessionSettings) -> send::SenderOptions {
-    send::SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None }
+    send::SenderOptions {
+        settings,
+        acknowledge: false,
+        limit: None,
+        max_delete: None,
+        method: None,
+        stream_tuning: None,
+    }
 }
 
 /// The first connection of a session with these files, all of which are wanted.

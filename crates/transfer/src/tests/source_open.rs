@@ -28,6 +28,7 @@ fn send(collection: SourceList, inner: &Path) -> SendResult {
             settings: DEFAULT_SETTINGS,
             acknowledge: false,
             limit: None,
+            max_delete: None,
             method: None,
             stream_tuning: None,
         };

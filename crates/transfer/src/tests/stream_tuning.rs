@@ -27,6 +27,7 @@ const TUNING: SenderOptions = SenderOptions {
     settings: DEFAULT_SETTINGS,
     acknowledge: false,
     limit: None,
+    max_delete: None,
     method: None,
     stream_tuning: Some(ZERO_WINDOW),
 };

@@ -60,8 +60,14 @@ pub(super) fn with_receiver_options(
 
 impl TestReceiver<'_> {
     fn send(&self, paths: &[PathBuf], settings: SessionSettings) -> Result<SendResult> {
-        let options =
-            send::SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
+        let options = send::SenderOptions {
+            settings,
+            acknowledge: false,
+            limit: None,
+            max_delete: None,
+            method: None,
+            stream_tuning: None,
+        };
         let collection =
             SourceList::collect(paths, PreserveOptions { recursive: true, ..PreserveOptions::default() }).unwrap();
         Sender::connect(&[self.0.address().unwrap()], &Secret::none(), options)?.send(collection, &|_, _| {})
@@ -226,8 +232,14 @@ fn changing_source_is_not_whole() {
     let (_outer, inner) = target_directory();
     with_receiver(directory_destination(&inner), |receiver| {
         let collection = SourceList::collect(&paths, PreserveOptions::default()).unwrap();
-        let options =
-            send::SenderOptions { settings: SPLIT, acknowledge: false, limit: None, method: None, stream_tuning: None };
+        let options = send::SenderOptions {
+            settings: SPLIT,
+            acknowledge: false,
+            limit: None,
+            max_delete: None,
+            method: None,
+            stream_tuning: None,
+        };
         let sender = Sender::connect(&[receiver.0.address().unwrap()], &Secret::none(), options).unwrap();
         let is_cut = std::cell::Cell::new(false);
         let cut = |bytes, _| {

@@ -204,7 +204,14 @@ fn exchange_with(
 fn random_options(number: u64) -> SenderOptions {
     let settings =
         SessionSettings { plain: number % 2 == 1, verify: number % 3 != 1, update: true, ..DEFAULT_SETTINGS };
-    SenderOptions { settings, acknowledge: number % 4 == 3, limit: None, method: None, stream_tuning: None }
+    SenderOptions {
+        settings,
+        acknowledge: number % 4 == 3,
+        limit: None,
+        max_delete: None,
+        method: None,
+        stream_tuning: None,
+    }
 }
 
 #[test]
@@ -250,7 +257,14 @@ fn file_changed_during_send_is_not_stored() {
         // Long ago: a clock's tick may be longer than all of this.
         file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
         let settings = SessionSettings { verify, ..DEFAULT_SETTINGS };
-        let options = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
+        let options = SenderOptions {
+            settings,
+            acknowledge: false,
+            limit: None,
+            max_delete: None,
+            method: None,
+            stream_tuning: None,
+        };
         let write = |sent| {
             if sent > 0 {
                 file.write_all_at(b"other", 0).unwrap();

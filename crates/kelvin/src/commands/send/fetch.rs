@@ -13,9 +13,11 @@ use kelvin_transfer::session::SessionEvent;
 use kelvin_transfer::summary::TransferSummary;
 use serde::Serialize;
 
+use super::chosen_files::filter_arguments;
 use super::remote_shell::RemoteShell;
+use super::write_deleted;
 use crate::answer::AnswerOutlet;
-use crate::cli::{RemotePath, SendArgs};
+use crate::cli::{RemotePath, RemoteShellArgs, SendArgs};
 use crate::cli_error::{CliError, CmdResult};
 use crate::progress::{StatusLine, byte_progress_text};
 
@@ -26,6 +28,16 @@ struct FetchSummary<'a> {
     moved: &'a TransferSummary,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     planned: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deleted: Vec<String>,
+}
+
+/// What happens at this end.
+#[derive(Default)]
+struct FetchedFiles {
+    planned: Vec<PathBuf>,
+    deleted: Vec<PathBuf>,
+    failed: u64,
 }
 
 /// Fetches files of one host into a directory here, and prints what was moved.
@@ -34,20 +46,25 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
     if args.name.is_some() {
         bail!("--name: it names what comes from standard input: files keep their names");
     }
+    if args.files_from.is_some() {
+        bail!("--files-from: the list is for files here: name those of a host as HOST:FILE");
+    }
     let Some(RemotePath { host, .. }) = sources.first() else { bail!("-e: name a file of a host, HOST:FILE") };
     kelvin_sys::stop_signals::install_handlers()?;
-    let (shell, stream) = RemoteShell::start(&args.remote_shell, host, &sender_arguments(args, sources))?;
-    let options = ReceiverOptions { overwrite: args.remote_shell.overwrite, ..ReceiverOptions::default() };
-    let (progress, planned, failed) = (StatusLine::after_delay(), RefCell::new(Vec::<PathBuf>::new()), RefCell::new(0));
+    let (shell, stream) = RemoteShell::start(&args.remote_shell, host, &sender_arguments(args, sources)?)?;
+    let SendArgs { delete, remote_shell: RemoteShellArgs { overwrite, .. }, .. } = *args;
+    let options = ReceiverOptions { overwrite, delete, ..ReceiverOptions::default() };
+    let (progress, fetched) = (StatusLine::after_delay(), RefCell::new(FetchedFiles::default()));
     let on_event = |event| match event {
-        SessionEvent::Planned(path) => planned.borrow_mut().push(path),
+        SessionEvent::Planned(path) => fetched.borrow_mut().planned.push(path),
+        SessionEvent::Deleted(path) => fetched.borrow_mut().deleted.push(path),
         SessionEvent::Progress { bytes, total, elapsed } => {
             progress.show_at_intervals(|_| byte_progress_text(bytes, total, elapsed));
         }
         // The other end prints what it could not send.
-        SessionEvent::FileFailed(_, Error::Refused(_)) => *failed.borrow_mut() += 1,
+        SessionEvent::FileFailed(_, Error::Refused(_)) => fetched.borrow_mut().failed += 1,
         SessionEvent::FileFailed(path, why) => {
-            *failed.borrow_mut() += 1;
+            fetched.borrow_mut().failed += 1;
             let fault =
                 if let Error::File(why) = why { CliError::msg(why) } else { CliError::new(path.display(), why) };
             fault.report();
@@ -56,7 +73,7 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
     };
     let outcome = receive(stream, options, |settings: &SessionSettings| open_directory(directory, settings), &on_event);
     drop(progress);
-    shell.finish();
+    let has_sent = shell.finish();
     let summary = match outcome {
         Ok(summary) => summary,
         Err(error @ Error::File(_)) => return Err(error.into()),
@@ -65,13 +82,15 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
             return Ok(false);
         }
     };
-    print_summary(args, outlet, &summary, &planned.into_inner())?;
-    Ok(summary.sent.failed == 0 && failed.into_inner() == 0)
+    let mut fetched = fetched.into_inner();
+    fetched.deleted.sort();
+    print_summary(args, outlet, &summary, &fetched)?;
+    Ok(has_sent && summary.sent.failed == 0 && fetched.failed == 0)
 }
 
 /// The command line of the other end: what this one was asked for, as far as a sender does it.
-fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Vec<OsString> {
-    let SendArgs { recursive, links, owners, xattrs, update, sync, no_verify, dry_run, ack, limit, .. } = *args;
+fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsString>, CliError> {
+    let SendArgs { recursive, links, owners, xattrs, update, sync, no_verify, dry_run, ack, delete, .. } = *args;
     let flags = [
         ("--stdio", true),
         ("--recursive", recursive),
@@ -83,27 +102,33 @@ fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Vec<OsString> {
         ("--no-verify", no_verify),
         ("--dry-run", dry_run),
         ("--ack=per-file", ack),
+        ("--delete", delete),
     ];
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| OsString::from(flag));
-    let limit = limit.map(|bytes| OsString::from(format!("--limit={bytes}")));
+    let numbers = [("--limit", args.limit), ("--max-delete", args.max_delete)];
+    let numbers = numbers.into_iter().filter_map(|(flag, number)| Some(format!("{flag}={}", number?).into()));
     let paths = sources.iter().map(|source| source.path.clone());
-    [OsString::from("send")].into_iter().chain(flags).chain(limit).chain(["--".into()]).chain(paths).collect()
+    let filter = filter_arguments(args)?;
+    let arguments = [OsString::from("send")].into_iter().chain(flags).chain(numbers).chain(filter);
+    Ok(arguments.chain(["--".into()]).chain(paths).collect())
 }
 
 fn print_summary(
     args: &SendArgs,
     outlet: AnswerOutlet,
     summary: &TransferSummary,
-    planned: &[PathBuf],
+    fetched: &FetchedFiles,
 ) -> Result<(), CliError> {
     if outlet.is_json {
-        let planned = planned.iter().map(|path| path.display().to_string()).collect();
-        return outlet.write_json(&FetchSummary { moved: summary, planned });
+        let texts = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
+        let (planned, deleted) = (texts(&fetched.planned), texts(&fetched.deleted));
+        return outlet.write_json(&FetchSummary { moved: summary, planned, deleted });
     }
     outlet.write_lines(|out| {
-        for path in planned {
+        for path in &fetched.planned {
             writeln!(out, "would receive {}", escape_invisible(&path.to_string_lossy()))?;
         }
+        write_deleted(out, args.dry_run, &fetched.deleted)?;
         if args.dry_run { Ok(()) } else { writeln!(out, "{summary}") }
     })
 }

@@ -108,10 +108,12 @@ impl RemoteShell {
         }
     }
 
-    /// Waits until the child has ended, whose pipes are closed, and its last messages were printed. One that does not end is killed.
-    pub fn finish(mut self) {
-        self.wait();
+    /// Waits until the child has ended, whose pipes are closed, and its last messages were printed; returns whether the other end has
+    /// done all. One that does not end is killed.
+    pub fn finish(mut self) -> bool {
+        let status = self.wait();
         self.messages.log.close(LOG_FLUSH_TIMEOUT);
+        status.is_some_and(|status| status.success())
     }
 
     fn wait(&mut self) -> Option<ExitStatus> {
