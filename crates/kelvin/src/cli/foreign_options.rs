@@ -66,7 +66,6 @@ const ADVICE: &[Advice] = &[
     advice("kelvin send", &["-c", "--checksum"], "digests are compared unless --no-verify is given: leave it out"),
     advice("kelvin send", &["-u"], "give --update"),
     advice("kelvin send", &["-P", "-p", "--port"], "give HOST:PORT"),
-    advice("kelvin send", &["--delete", "--exclude", "--include"], "kelvin has no such option: what is named is sent, and nothing is deleted"),
     advice("kelvin receive", &["-p", "--port", "--bind"], "give --listen ADDRESS:PORT"),
     advice("kelvin receive", &["-1", "--one-off"], "give --once"),
     advice("kelvin serve", &["-p", "--port", "-b", "--bind"], "give --listen ADDRESS:PORT"),
