@@ -84,7 +84,7 @@ fn receive_from_standard_input(args: &ReceiveArgs) -> CmdResult {
     match kelvin_transfer::remote_shell::receive(stream, options, open, &|_| {}) {
         Ok(summary) => Ok(summary.sent.failed == 0),
         // The sender has learned it.
-        Err(Error::File(_)) => Ok(false),
+        Err(Error::File(_) | Error::DeletionNotAllowed | Error::NoSpace { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
