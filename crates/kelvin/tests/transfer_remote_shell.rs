@@ -265,6 +265,12 @@ fn patterns_and_lists_choose_files() {
     let first = ["--exclude-from=patterns", "--exclude=*.txt", "--exclude=odd*"];
     assert_success(&host.send(&[&["-r"], &first[..], &["far:../tree", "fetched"]].concat()));
     assert_eq!(paths_below(&host.dir.path().join("fetched")), ["tree", "tree/a.jpg", "tree/cache", "tree/cache/c.jpg"]);
+    // What comes from a pipe comes once.
+    let shell = host.shell.as_str();
+    let piped = ["send", "-e", shell, "--remote-program", KELVIN, "-r", "--exclude-from=-", "far:../tree", "piped"];
+    let patterns = fs::File::open(host.dir.path().join("patterns")).unwrap();
+    assert_success(&wait_for_output(host.dir.command(KELVIN, &piped).stdin(patterns).spawn().unwrap(), &piped));
+    assert!(!paths_below(&host.dir.path().join("piped")).contains(&"tree/raw".to_owned()));
     fs::write(host.dir.path().join("list"), "raw/b.jpg\0./odd \nname\0cache\0raw/b.jpg\0none\0").unwrap();
     let listed = host.send(&["--files-from=list", "--from0", "tree", "far:listed"]);
     let words = "kelvin: cannot find tree/none: No such file or directory (os error 2)\n";

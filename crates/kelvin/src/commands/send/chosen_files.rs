@@ -1,8 +1,6 @@
 //! Which files are sent: patterns, and lists of paths, as options name them.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::Read;
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -46,23 +44,29 @@ fn patterns(args: &FilterArgs) -> Result<Vec<Pattern>, CliError> {
 
 /// What options choose.
 pub fn path_filter(args: &SendArgs) -> Result<PathFilter, CliError> {
+    filter_of(&patterns(&args.filter)?)
+}
+
+fn filter_of(patterns: &[Pattern]) -> Result<PathFilter, CliError> {
     let mut filter = PathFilter::default();
-    for Pattern { action, pattern, option } in patterns(&args.filter)? {
-        filter.add(action, &pattern).context(format_args!("{option} {}", pattern.display()))?;
+    for Pattern { action, pattern, option } in patterns {
+        filter.add(*action, pattern).context(format_args!("{option} {}", pattern.display()))?;
     }
     Ok(filter)
 }
 
 /// The options of another end that choose the same.
 pub fn filter_arguments(args: &SendArgs) -> Result<Vec<OsString>, CliError> {
+    // Once: a file may be a pipe.
+    let patterns = patterns(&args.filter)?;
     // A mistake shows before anything is started.
-    path_filter(args)?;
+    filter_of(&patterns)?;
     let argument = |Pattern { action, pattern, .. }| {
         let mut argument = OsString::from(if action == FilterAction::Exclude { "--exclude=" } else { "--include=" });
         argument.push(pattern);
         argument
     };
-    Ok(patterns(&args.filter)?.into_iter().map(argument).collect())
+    Ok(patterns.into_iter().map(argument).collect())
 }
 
 /// The paths of a list.
@@ -74,13 +78,8 @@ pub fn listed_paths(list: &Path, separated_by_nul: bool) -> Result<Vec<PathBuf>,
 
 /// The lines of a file that are not empty; of standard input, if it is `-`.
 fn read_lines(path: &Path, separator: u8, option: &str) -> Result<Vec<OsString>, CliError> {
-    let mut text = Vec::new();
-    if path.as_os_str() == OsStr::new("-") {
-        kelvin_sys::standard_streams::check_input().context(output::STDIN_READ_FAILED)?;
-        std::io::stdin().read_to_end(&mut text).context(output::STDIN_READ_FAILED)?;
-    } else {
-        text = fs::read(path).context(option)?;
-    }
+    let action = if path == Path::new("-") { output::STDIN_READ_FAILED } else { option };
+    let text = output::read_named(path).context(action)?;
     let lines = text.split(|byte| *byte == separator).filter(|line| !line.is_empty());
     Ok(lines.map(|line| OsString::from_vec(line.to_vec())).collect())
 }
