@@ -19,7 +19,7 @@ const SUBCOMMAND: &str = "command-process";
 /// The shell, unless another is asked for.
 pub const DEFAULT_SHELL: &str = "/bin/sh";
 /// Time limit of a command without a budget: a guard against one that waits for ever.
-pub const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
+const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
 /// Maximum bytes of the answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
@@ -109,20 +109,21 @@ impl CommandEnd {
     }
 }
 
-/// Runs a command once; what it leaves running is killed.
+/// Runs a command once, for at most this time; what it leaves running is killed.
 ///
 /// # Errors
-/// If it cannot be started.
-pub fn run_command(spec: &CommandSpec, limit: Duration) -> Result<CommandEnd, CliError> {
+/// If it cannot be started; without a time, if it seems to wait for ever.
+pub fn run_command(spec: &CommandSpec, limit: Option<Duration>) -> Result<CommandEnd, CliError> {
     let program = OsStr::new("/proc/self/exe");
     let mut child = GuardedChild::spawn(program, &[SUBCOMMAND], std::iter::empty::<(&str, &str)>())
         .context("cannot start a process for it")?;
     child.write_stdin(&serde_json::to_vec(spec)?);
-    let ending = child.wait(WaitLimit::fixed(limit), MAX_ANSWER_BYTES)?;
+    let ending = child.wait(WaitLimit::fixed(limit.unwrap_or(MAX_COMMAND_TIME)), MAX_ANSWER_BYTES)?;
     let complaint = ending.stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").trim();
     match ending.end {
         ChildEnd::Interrupted => Ok(CommandEnd::Interrupted),
-        ChildEnd::TimedOut => Ok(CommandEnd::TimedOut),
+        ChildEnd::TimedOut if limit.is_some() => Ok(CommandEnd::TimedOut),
+        ChildEnd::TimedOut => bail!("it was still running after {} hours", MAX_COMMAND_TIME.as_secs() / 3600),
         ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output).context("what it took cannot be read")? {
             Answer::Ended { usage, exit_code } => {
                 Ok(CommandEnd::Ended { usage, exit_code, complaint: complaint.to_owned() })
