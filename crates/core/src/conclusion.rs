@@ -101,6 +101,11 @@ impl Estimate {
         Self { value, low, high, is_range: false }
     }
 
+    /// Whether it is known to within this share: half of its interval's width, on the scale of logarithms.
+    pub fn is_known_within(&self, share: f64) -> bool {
+        !self.is_range && (self.high / self.low).ln() / 2.0 <= share.ln_1p()
+    }
+
     /// A value without an error.
     pub fn exact(value: f64) -> Self {
         Self::new(value, (value, value))

@@ -224,10 +224,7 @@ impl InterleaveState {
 
 /// Whether every ratio is known to within a share.
 fn are_ratios_within(comparison: &Comparison, share: f64) -> bool {
-    let half_width = |low: f64, high: f64| (high / low).ln() / 2.0;
-    let mut ratios = comparison.figures.iter().map(|figure| &figure.ratio);
-    !comparison.figures.is_empty()
-        && ratios.all(|ratio| !ratio.is_range && half_width(ratio.low, ratio.high) <= share.ln_1p())
+    !comparison.figures.is_empty() && comparison.figures.iter().all(|figure| figure.ratio.is_known_within(share))
 }
 
 #[cfg(test)]

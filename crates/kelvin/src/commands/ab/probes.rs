@@ -8,6 +8,7 @@ use kelvin_core::units::seconds;
 use kelvin_core::{FactDifference, Machine, Name, Round};
 use kelvin_harness::{EarlyEnd, Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec};
 use kelvin_machine::tune::{JOURNAL_PATH, SettingSwitch};
+use kelvin_probes::causes::ROUND_TIMING;
 
 use super::arm::Arm;
 use super::interleave::{Arms, InterleaveLimits, InterleaveResult, interleave};
@@ -19,9 +20,6 @@ use crate::placement::LocalMachine;
 use crate::run_plan::RunPlan;
 use crate::run_schedule::{self, RunSchedule, time_bound};
 use crate::selection::plan_names;
-
-/// Timing of a round, warm-up included, as in `why`.
-const ROUND_TIMING: Duration = Duration::from_millis(15);
 
 /// What is measured under which settings.
 pub struct ProbeComparison<'a> {

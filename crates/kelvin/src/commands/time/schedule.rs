@@ -1,7 +1,7 @@
 //! In which order commands are run, and until when.
 
 use kelvin_analysis::{CommandRun, CommandRuns, TimingSettings, time_commands};
-use kelvin_core::{CommandTimes, RunOrder};
+use kelvin_core::{CommandTimes, Estimate, RunOrder};
 use kelvin_harness::EarlyEnd;
 use kelvin_stats::Random;
 
@@ -218,13 +218,10 @@ impl Schedule {
 
 /// Whether every mean and every ratio is known to within a share.
 fn are_known_within(times: &CommandTimes, share: f64) -> bool {
-    let half_width = |low: f64, high: f64| (high / low).ln() / 2.0;
-    let is_within = |low: f64, high: f64| low > 0.0 && half_width(low, high) <= share.ln_1p();
     times.results.iter().all(|command| {
-        let has_known_ratio = command
-            .relative
-            .is_none_or(|relative| !relative.ratio.is_range && is_within(relative.ratio.low, relative.ratio.high));
-        has_known_ratio && command.mean_interval.is_some_and(|[low, high]| is_within(low, high))
+        let mean = command.mean_interval.map(|[low, high]| Estimate::new(command.mean, (low, high)));
+        let is_ratio_known = command.relative.is_none_or(|relative| relative.ratio.is_known_within(share));
+        is_ratio_known && mean.is_some_and(|mean| mean.is_known_within(share))
     })
 }
 
