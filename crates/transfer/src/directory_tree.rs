@@ -81,11 +81,6 @@ impl DirectoryTree {
         self.offered.len() as u32
     }
 
-    /// Where a directory is, from the one that is served.
-    pub(crate) fn directory_path(&self, number: u32) -> PathBuf {
-        self.path_of(number)
-    }
-
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
     ///
     /// # Errors
@@ -244,7 +239,8 @@ impl DirectoryTree {
         path
     }
 
-    fn path_of(&self, number: u32) -> PathBuf {
+    /// Where a directory is, from the one that is served.
+    pub(crate) fn path_of(&self, number: u32) -> PathBuf {
         let names: Vec<&OsStr> = self.names_upwards(number).map(FileName::as_os_str).collect();
         names.iter().rev().collect()
     }

@@ -112,7 +112,7 @@ impl ExtraneousList {
                 Err(Error::File(_) | Error::ReservedName(_)) => continue,
                 opened => opened?,
             };
-            let path = tree.directory_path(directory);
+            let path = tree.path_of(directory);
             let names = read_names(&opened.directory, &path)?;
             let Some(names) = offered.not_offered(directory, names) else { return Err(Error::NamesDiffer(path)) };
             let first = self.entries.len();
@@ -185,7 +185,7 @@ impl ExtraneousList {
     pub(crate) fn path(&self, tree: &DirectoryTree, number: usize) -> PathBuf {
         let ListedEntry { entry, directory, .. } = &self.entries[number];
         let parent = match entry.parent {
-            ExtraneousParent::Offered(_) => tree.directory_path(*directory),
+            ExtraneousParent::Offered(_) => tree.path_of(*directory),
             ExtraneousParent::Extraneous(parent) => self.path(tree, parent as usize),
         };
         parent.join(entry.name.as_os_str())

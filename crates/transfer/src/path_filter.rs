@@ -144,7 +144,7 @@ mod tests {
     fn impossible_patterns_are_refused() {
         let words = |pattern: &str| PathFilter::default().add(Exclude, OsStr::new(pattern)).unwrap_err();
         for pattern in ["", "/", "//"] {
-            assert!(words(pattern).contains("names something") || pattern == "//", "{pattern}");
+            assert!(words(pattern).contains("names something"), "{pattern}");
         }
         assert!(words("[a").contains("unclosed character class") && words("a\\").contains("trailing backslash"));
         assert!(words(&"x".repeat(1 << 20)).contains("at most 4095 bytes"));

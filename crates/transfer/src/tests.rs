@@ -37,6 +37,7 @@ use crate::message::{
 use crate::offer_policy::{Destination, OfferPolicy};
 use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::secure_channel::{SecureChannel, TransferStream};
+use crate::send::SenderOptions;
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::summary::TransferSummary;
 use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener, Sealer, TAG_BYTES};
@@ -48,6 +49,11 @@ use crate::{Error, PROTOCOL, Result};
 const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 /// What holds where a test sets nothing else.
 const DEFAULT_SETTINGS: SessionSettings = SessionSettings::DEFAULT;
+
+/// Those of a sender without limits, which leaves the rest to kelvin.
+fn sender_options(settings: SessionSettings) -> SenderOptions {
+    SenderOptions { settings, acknowledge: false, limit: None, max_delete: None, method: None, stream_tuning: None }
+}
 
 type Halves = (Sealer, Opener);
 

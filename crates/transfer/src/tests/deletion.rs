@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use super::hostile_receiver::sender_options;
 use super::{
-    DEFAULT_SETTINGS, HostileEnd, directory, directory_destination, file, names, open_frames, target_directory,
+    DEFAULT_SETTINGS, HostileEnd, directory, directory_destination, file, names, open_frames, sender_options,
+    target_directory,
 };
 use crate::extraneous::MAX_EXTRANEOUS;
 use crate::message::{

@@ -12,8 +12,9 @@ use kelvin_sys::random::split_mix;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::hostile_receiver::sender_options;
-use super::{DEFAULT_SETTINGS, HostileEnd, digest, directory, directory_destination, entry, file, names, piece};
+use super::{
+    DEFAULT_SETTINGS, HostileEnd, digest, directory, directory_destination, entry, file, names, piece, sender_options,
+};
 use crate::link_usage::LinkUsage;
 use crate::message::{
     ArrivedBytes, Attribute, DeletionFailure, EntryDecision, EntryKind, ExtraneousEntry, ExtraneousParent, FileEntry,

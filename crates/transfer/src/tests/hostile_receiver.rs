@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::{DEFAULT_SETTINGS, HostileEnd, content, digest, open_frames};
+use super::{DEFAULT_SETTINGS, HostileEnd, content, digest, open_frames, sender_options};
 use crate::Result;
 use crate::blocks::BLOCK_BYTES;
 use crate::message::{
@@ -13,7 +13,7 @@ use crate::message::{
     SessionSettings, Verdict,
 };
 use crate::path_filter::PathFilter;
-use crate::send::{SendResult, Sender, SenderOptions};
+use crate::send::{SendResult, Sender};
 use crate::session::MAX_WANTED_FILES;
 use crate::source::{AttributePolicy, PreserveOptions, SourceList};
 use crate::stage_times::EndLoad;
@@ -33,10 +33,6 @@ fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     symlink("../secret", tree.join("2 link")).unwrap();
     fs::write(tree.join("3 small"), SMALL_CONTENT).unwrap();
     (outer, tree, large)
-}
-
-pub(super) fn sender_options(settings: SessionSettings) -> SenderOptions {
-    SenderOptions { settings, acknowledge: false, limit: None, max_delete: None, method: None, stream_tuning: None }
 }
 
 /// What the sender sent, and the bytes of files among it.

@@ -8,14 +8,14 @@ use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 
 use super::{
     DEFAULT_SETTINGS, HostileEnd, LocalStream, SessionOutcome, connected_halves, content, directory_destination, entry,
-    names, target_directory,
+    names, sender_options, target_directory,
 };
 use crate::Result;
 use crate::message::{EntryDecision, EntryKind, ReceiverMessage, SenderMessage, SessionSettings};
 use crate::offer_policy::OfferPolicy;
 use crate::path_filter::PathFilter;
 use crate::secure_channel::SecureChannel;
-use crate::send::{SendResult, Sender, SenderOptions};
+use crate::send::{SendResult, Sender};
 use crate::session::{MAX_WANTED_FILES, ReceiveSession};
 use crate::source::{PreserveOptions, SourceList};
 use crate::summary::TransferSummary;
@@ -66,14 +66,7 @@ fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>
     let (sender, receiver) = connected_halves();
     let (sender_stream, receiver_stream) = LocalStream::pair();
     let settings = SessionSettings { plain: true, at_most: Some(at_most), ..DEFAULT_SETTINGS };
-    let options = SenderOptions {
-        settings,
-        acknowledge: false,
-        limit: None,
-        max_delete: None,
-        method: None,
-        stream_tuning: None,
-    };
+    let options = sender_options(settings);
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
             let channel = SecureChannel::new(sender_stream, sender)?;

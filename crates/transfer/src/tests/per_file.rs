@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::streams::{TestReceiver, assert_equal_files, sources, with_receiver};
 use super::{
     DEFAULT_SETTINGS, HostileEnd, content, digest, directory_destination, file, final_names, leave_part, piece,
-    target_directory,
+    sender_options, target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
 use crate::datapath::{Mode, SendMethod, SendSetup};
@@ -41,17 +41,6 @@ fn send_by(receiver: &TestReceiver<'_>, paths: &[PathBuf], options: send::Sender
         SourceList::collect(paths, PreserveOptions { recursive: true, ..PreserveOptions::default() }).unwrap();
     let (address, secret) = (receiver.0.address().unwrap(), crate::wire::secret::Secret::none());
     Sender::connect(&[address], &secret, options)?.send(collection, &|_, _| {})
-}
-
-fn sender_options(settings: SessionSettings) -> send::SenderOptions {
-    send::SenderOptions {
-        settings,
-        acknowledge: false,
-        limit: None,
-        max_delete: None,
-        method: None,
-        stream_tuning: None,
-    }
 }
 
 /// The first connection of a session with these files, all of which are wanted.

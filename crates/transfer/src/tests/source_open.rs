@@ -7,9 +7,9 @@ use kelvin_testing::MissingRequirement;
 use rustix::fs::{XattrFlags, fsetxattr};
 
 use super::streams::with_receiver;
-use super::{DEFAULT_SETTINGS, content, directory_destination, names, target_directory};
+use super::{DEFAULT_SETTINGS, content, directory_destination, names, sender_options, target_directory};
 use crate::message::MAX_SMALL_FILE;
-use crate::send::{SendResult, Sender, SenderOptions};
+use crate::send::{SendResult, Sender};
 use crate::source::{AttributePolicy, PreserveOptions, SourceList, SourceOpener};
 use crate::wire::secret::Secret;
 
@@ -24,14 +24,7 @@ fn collect(path: &Path, attributes: AttributePolicy) -> SourceList {
 fn send(collection: SourceList, inner: &Path) -> SendResult {
     let mut sent = None;
     with_receiver(directory_destination(inner), |receiver| {
-        let options = SenderOptions {
-            settings: DEFAULT_SETTINGS,
-            acknowledge: false,
-            limit: None,
-            max_delete: None,
-            method: None,
-            stream_tuning: None,
-        };
+        let options = sender_options(DEFAULT_SETTINGS);
         let sender = Sender::connect(&[receiver.0.address().unwrap()], &Secret::none(), options).unwrap();
         sent = Some(sender.send(collection, &|_, _| {}).unwrap());
     });

@@ -11,14 +11,15 @@ use crate::wire::handshake::Handshake;
 use crate::wire::secret::Secret;
 
 use super::{
-    DEFAULT_SETTINGS, LONG_TIMEOUT, content, digest, directory_destination, file, final_names, piece, target_directory,
+    DEFAULT_SETTINGS, LONG_TIMEOUT, content, digest, directory_destination, file, final_names, piece, sender_options,
+    target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
 use crate::message::{FilePiece, JoinRequest, ReceiverMessage, SenderMessage, SessionId, SessionSettings};
 use crate::offer_policy::Destination;
 use crate::receive::{Receiver, ReceiverOptions};
 use crate::secure_channel::SecureChannel;
-use crate::send::{self, SendResult, Sender};
+use crate::send::{SendResult, Sender};
 use crate::session::SessionEvent;
 use crate::session_streams::MAX_STREAMS;
 use crate::source::{PreserveOptions, SourceList};
@@ -60,14 +61,7 @@ pub(super) fn with_receiver_options(
 
 impl TestReceiver<'_> {
     fn send(&self, paths: &[PathBuf], settings: SessionSettings) -> Result<SendResult> {
-        let options = send::SenderOptions {
-            settings,
-            acknowledge: false,
-            limit: None,
-            max_delete: None,
-            method: None,
-            stream_tuning: None,
-        };
+        let options = sender_options(settings);
         let collection =
             SourceList::collect(paths, PreserveOptions { recursive: true, ..PreserveOptions::default() }).unwrap();
         Sender::connect(&[self.0.address().unwrap()], &Secret::none(), options)?.send(collection, &|_, _| {})
@@ -232,14 +226,7 @@ fn changing_source_is_not_whole() {
     let (_outer, inner) = target_directory();
     with_receiver(directory_destination(&inner), |receiver| {
         let collection = SourceList::collect(&paths, PreserveOptions::default()).unwrap();
-        let options = send::SenderOptions {
-            settings: SPLIT,
-            acknowledge: false,
-            limit: None,
-            max_delete: None,
-            method: None,
-            stream_tuning: None,
-        };
+        let options = sender_options(SPLIT);
         let sender = Sender::connect(&[receiver.0.address().unwrap()], &Secret::none(), options).unwrap();
         let is_cut = std::cell::Cell::new(false);
         let cut = |bytes, _| {

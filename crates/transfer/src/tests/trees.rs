@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use kelvin_sys::random::split_mix;
 
 use super::{
-    DEFAULT_SETTINGS, LocalStream, connected_halves, content, directory_destination, file, names, target_directory,
+    DEFAULT_SETTINGS, LocalStream, connected_halves, content, directory_destination, file, names, sender_options,
+    target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
 use crate::message::{MAX_SMALL_FILE, SessionSettings};
@@ -257,14 +258,7 @@ fn file_changed_during_send_is_not_stored() {
         // Long ago: a clock's tick may be longer than all of this.
         file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
         let settings = SessionSettings { verify, ..DEFAULT_SETTINGS };
-        let options = SenderOptions {
-            settings,
-            acknowledge: false,
-            limit: None,
-            max_delete: None,
-            method: None,
-            stream_tuning: None,
-        };
+        let options = sender_options(settings);
         let write = |sent| {
             if sent > 0 {
                 file.write_all_at(b"other", 0).unwrap();
