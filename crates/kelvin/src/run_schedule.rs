@@ -175,11 +175,11 @@ impl RunSchedule {
         schedule.needed = Some(needed);
         schedule.seconds = needed;
         let time_bound = time_bound(options.budget, defaults.seconds, needed);
-        schedule.limit = BudgetLimit::ExtendableTo(time_bound);
+        let max_time = defaults.max_time.filter(|_| options.budget == Budget::Default);
+        schedule.limit = BudgetLimit::ExtendableTo(max_time.unwrap_or(time_bound));
         if options.budget == Budget::Default {
             schedule.seconds = needed.max(defaults.seconds);
             schedule.exceeded_default = Some(defaults.seconds).filter(|&default| needed > default);
-            schedule.limit = BudgetLimit::ExtendableTo(defaults.max_time.unwrap_or(time_bound));
         }
         // Rounds come first.
         let causes = (defaults.causes_share * schedule.seconds).min(schedule.seconds - needed);

@@ -87,7 +87,7 @@ pub struct TimeArgs {
     /// How and where it is written
     #[command(flatten)]
     pub output: OutputArgs<TimeFormat>,
-    /// Seed of the orders in which commands are run [default: from the clock]
+    /// Seed of the orders in which commands are run [default: the number of the process]
     #[arg(long, value_name = "N", value_parser = whole_number::<u64>)]
     pub seed: Option<u64>,
 }
