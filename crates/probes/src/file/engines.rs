@@ -143,13 +143,17 @@ mod tests {
             let pass_requests = bytes as u64 / block;
             // The first pass also touches what the engine itself needs.
             passes.read(Clock::MonotonicRaw, pass_requests).unwrap();
-            for _ in 0..2 {
-                let before = read_usage(UsageScope::Thread).minor_faults;
-                assert!(passes.read(Clock::MonotonicRaw, pass_requests).unwrap() > 0);
-                let faults = read_usage(UsageScope::Thread).minor_faults - before;
-                // 64 windows of 64 KiB; far fewer where large folios are mapped at once, but never none.
-                assert_eq!(faults > 0, has_faults, "{engine}: {faults} faults");
-            }
+            let faults: Vec<u64> = (0..4)
+                .map(|_| {
+                    let before = read_usage(UsageScope::Thread).minor_faults;
+                    assert!(passes.read(Clock::MonotonicRaw, pass_requests).unwrap() > 0);
+                    read_usage(UsageScope::Thread).minor_faults - before
+                })
+                .collect();
+            // 64 windows of 64 KiB; far fewer where large folios are mapped at once, but never none. A pass without a mapping can fault too, by
+            // what the kernel or an emulator does to the test's own pages, but not every pass.
+            let fewest = *faults.iter().min().unwrap();
+            assert_eq!(fewest > 0, has_faults, "{engine}: {faults:?} faults");
             // From the middle of one pass into the next.
             passes.read(Clock::MonotonicRaw, pass_requests + pass_requests / 2).unwrap();
             assert_eq!(passes.remaining_in_pass, pass_requests - pass_requests / 2);
