@@ -362,7 +362,7 @@ fn cpu_quota_is_named() {
     group.limit_cpu(2000, Duration::from_millis(20)).unwrap();
     let dir = TestDir::new();
     let enter_group = format!("echo 0 > {}", group.procs_file().display());
-    let file = || explain_after(&dir, &enter_group, "file.new filled=write block=1MiB bytes=16MiB", SHORTEST_OPTIONS);
+    let file = || explain_after(&dir, &enter_group, "file.new filled=write block=1MiB bytes=16MiB", SHORT_OPTIONS);
     let Some(first) = file() else { return };
     let mut first = Some(first);
     let explanation = assert_named("group_quota", 90.0..=90.0, || first.take().unwrap_or_else(|| file().unwrap()));
