@@ -21,7 +21,7 @@ mod page_tables;
 mod read_ahead;
 mod remote_interrupt;
 mod socket_buffers;
-mod spinners;
+pub(crate) mod spinners;
 mod store_bypass;
 mod timer_slack;
 mod zero_copy;

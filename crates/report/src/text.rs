@@ -55,19 +55,30 @@ fn escape_strings(json: &mut Value) {
 /// Columns that paragraphs take on a narrower terminal too.
 pub(crate) const MIN_TEXT_WIDTH: usize = 40;
 
-/// Breaks text into lines of at most `width` characters at spaces; a longer word gets a line of its own.
+/// Signs of units that stay on the line of their number.
+const UNIT_SIGNS: [&str; 12] = ["%", "ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "kB/s", "MB/s", "GB/s"];
+
+/// Whether no line may end between two words: between a number and the sign of its unit.
+fn is_inseparable(before: &str, word: &str) -> bool {
+    let sign = word.trim_end_matches(['.', ',', ';', ':', ')']);
+    before.ends_with(|last: char| last.is_ascii_digit()) && UNIT_SIGNS.contains(&sign)
+}
+
+/// Breaks text into lines of at most `width` characters at spaces, but for those within a quantity; what is longer gets a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let text = clean(text);
+    let words: Vec<&str> = text.split_whitespace().collect();
     let mut lines = vec![String::new()];
-    for word in clean(text).split_whitespace() {
+    for piece in words.chunk_by(|before, word| is_inseparable(before, word)).map(|words| words.join(" ")) {
         let line = lines.last_mut().expect("there is always a line");
         let remaining = width.saturating_sub(display_width(line));
         if line.is_empty() {
-            line.push_str(word);
-        } else if display_width(word) < remaining {
+            line.push_str(&piece);
+        } else if display_width(&piece) < remaining {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&piece);
         } else {
-            lines.push(word.to_owned());
+            lines.push(piece);
         }
     }
     lines
@@ -117,5 +128,8 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
         assert_eq!(wrap("", 4), [""]);
+        // A number and the sign of its unit stay together; other words after a number do not.
+        assert_eq!(wrap("it holds 95 %, of 20 runs", 11), ["it holds", "95 %, of 20", "runs"]);
+        assert_eq!(wrap("in 1.5 ms, not 2", 6), ["in", "1.5 ms,", "not 2"]);
     }
 }

@@ -17,6 +17,7 @@ use kelvin_sys::poll::wait_readable;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::link::{bring_up, enter_namespace};
+use crate::causes::spinners::{SpinGuard, SpinPurpose, Spinners};
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, is_timeout};
 use crate::prelude::*;
@@ -119,8 +120,10 @@ struct RelayedPath {
     is_over: Arc<AtomicBool>,
     /// One of each direction.
     relays: [JoinHandle<kelvin_sys::Result<Vec<RelayedDelay>>>; 2],
-    /// The far end, and what keeps the CPU awake.
-    helpers: [JoinHandle<kelvin_sys::Result<()>>; 2],
+    far: JoinHandle<kelvin_sys::Result<()>>,
+    /// The CPU that all these threads share does not go idle while a frame is held: its wake-up would take longer than without a delay, and
+    /// not be logged.
+    _awake: (SpinGuard, Spinners),
 }
 
 impl RelayedPath {
@@ -150,10 +153,10 @@ impl RelayedPath {
         let relays = [start_relay(&near_tap, &far_tap)?, start_relay(&far_tap, &near_tap)?];
         let stop = Arc::clone(is_over);
         let far = ThreadBuilder::named("far").start(move || echo_loop(&far, &stop))?;
-        let stop = Arc::clone(is_over);
-        let spinner = ThreadBuilder::named("awake").start(move || keep_cpu_awake(&stop))?;
+        let spinners =
+            Spinners::start(&kelvin_sys::cpu::affinity()?, SpinPurpose::KeepAwake).map_err(ProbeError::Skip)?;
         let echo = EchoClient::over_link(Link::Udp(near), MESSAGE_BYTES)?;
-        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, helpers: [far, spinner] })
+        Ok(Self { echo, delay, is_over: Arc::clone(is_over), relays, far, _awake: (spinners.spin(), spinners) })
     }
 
     /// Round trips one after another, in ticks; the first ones warm up.
@@ -165,9 +168,7 @@ impl RelayedPath {
     fn close(self) -> ProbeResult<[Vec<RelayedDelay>; 2]> {
         self.is_over.store(true, Ordering::Relaxed);
         let thread_panic = |_| ProbeError::fail("a thread of the path panicked");
-        for helper in self.helpers {
-            helper.join().map_err(thread_panic)??;
-        }
+        self.far.join().map_err(thread_panic)??;
         let [forward, backward] = self.relays.map(|relay| relay.join().map_err(thread_panic));
         Ok([forward??, backward??])
     }
@@ -202,16 +203,6 @@ fn relay(from: &Tap, to: &Tap, delay: &AtomicU64, is_over: &AtomicBool) -> kelvi
         }
     }
     Ok(delays)
-}
-
-/// Keeps the CPU that all these threads share from going idle while a frame is held: its wake-up would take longer than
-/// without a delay, and not be logged.
-fn keep_cpu_awake(is_over: &AtomicBool) -> kelvin_sys::Result<()> {
-    kelvin_sys::cpu::set_idle_priority()?;
-    while !is_over.load(Ordering::Relaxed) {
-        std::hint::spin_loop();
-    }
-    Ok(())
 }
 
 /// The loop of the echo thread.
