@@ -1,6 +1,7 @@
 //! The runs of many hosts: their headlines, one header of each machine, and nothing else.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use kelvin_core::{Machine, Metric, RUN_FORMAT};
 use serde::Deserialize;
@@ -12,6 +13,10 @@ use crate::history::{SeriesId, damaged_series};
 use crate::payload::unpack;
 use crate::sql::{SqlRow, SqlValue, sql_value, values};
 use crate::tag::Tag;
+
+/// Headers, and runs with their headlines, of one statement: an answer has a bounded size, however many hosts there are.
+const HEADERS_PER_STATEMENT: usize = 500;
+const RUNS_PER_STATEMENT: usize = 10_000;
 
 /// Runs of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +48,8 @@ pub struct FleetRun {
 pub struct FleetHeader {
     /// The machine.
     pub machine: Machine,
-    /// The metrics.
-    pub metrics: Vec<Metric>,
+    /// The metrics, which the headers of most runs share.
+    pub metrics: Arc<[Metric]>,
     /// The tags of the run.
     pub tags: Vec<(String, String)>,
 }
@@ -99,6 +104,15 @@ impl Store {
     /// # Errors
     /// If one is damaged, missing or of a newer format, or the store fails.
     pub fn fleet_headers(&self, runs: &[&FleetRun]) -> Result<Vec<FleetHeader>, LoadError> {
+        let mut metrics = MetricsParser::default();
+        let mut headers = Vec::with_capacity(runs.len());
+        for batch in runs.chunks(HEADERS_PER_STATEMENT) {
+            headers.extend(self.header_batch(batch, &mut metrics)?);
+        }
+        Ok(headers)
+    }
+
+    fn header_batch(&self, runs: &[&FleetRun], metrics: &mut MetricsParser) -> Result<Vec<FleetHeader>, LoadError> {
         let keys = sql_value(keys_json(runs.iter().map(|run| run.key)));
         let select_tags =
             format!("SELECT run, name, value FROM tag WHERE run IN ({})", self.connection().keys_of_json(1));
@@ -110,7 +124,6 @@ impl Store {
         let select =
             format!("SELECT key, id, format, header FROM run WHERE key IN ({})", self.connection().keys_of_json(1));
         let mut headers: HashMap<i64, FleetHeader> = HashMap::new();
-        let mut metrics = MetricsParser::default();
         let mut fault = None;
         self.connection().each_row(&select, &[keys], &mut |row| {
             let (key, id, format): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -130,8 +143,9 @@ impl Store {
         if let Some(error) = fault {
             return Err(error);
         }
-        let header =
-            |run: &&FleetRun| headers.remove(&run.key).ok_or_else(|| LoadError::Find(FindError::None(run.id.clone())));
+        let header = |run: &&FleetRun| {
+            headers.get(&run.key).cloned().ok_or_else(|| LoadError::Find(FindError::None(run.id.clone())))
+        };
         runs.iter().map(header).collect()
     }
 
@@ -151,21 +165,23 @@ impl Store {
         let columns: HashMap<i64, usize> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
         let mut values: Vec<Option<Vec<f32>>> = vec![None; ids.len()];
         let mut has_infinite = None;
-        let [run_keys, series_keys] =
-            [keys_json(runs.iter().map(|run| run.key)), keys_json(ids.iter().map(|(key, _)| *key))];
+        let series_keys = keys_json(ids.iter().map(|(key, _)| *key));
         // The headlines of a run mostly follow each other.
         let mut last: (i64, Option<usize>) = (0, None);
-        self.connection().each_headline([&run_keys, &series_keys], &mut |run, series, value| {
-            if last.1.is_none() || last.0 != run {
-                last = (run, columns.get(&run).copied());
-            }
-            if let (Some(&row), Some(column)) = (rows.get(&series), last.1) {
-                values[row].get_or_insert_with(|| vec![f32::NAN; runs.len()])[column] = value as f32;
-                if !value.is_finite() {
-                    has_infinite = Some(row);
+        for batch in runs.chunks(RUNS_PER_STATEMENT) {
+            let run_keys = keys_json(batch.iter().map(|run| run.key));
+            self.connection().each_headline([&run_keys, &series_keys], &mut |run, series, value| {
+                if last.1.is_none() || last.0 != run {
+                    last = (run, columns.get(&run).copied());
                 }
-            }
-        })?;
+                if let (Some(&row), Some(column)) = (rows.get(&series), last.1) {
+                    values[row].get_or_insert_with(|| vec![f32::NAN; runs.len()])[column] = value as f32;
+                    if !value.is_finite() {
+                        has_infinite = Some(row);
+                    }
+                }
+            })?;
+        }
         if let Some(row) = has_infinite {
             let (metric, _, case) = &ids[row].1;
             return Err(damaged_series(&format!("{metric} {case}"), "a value", "it is not finite"));
@@ -185,7 +201,7 @@ fn keys_json(keys: impl Iterator<Item = i64>) -> String {
 #[derive(Default)]
 struct MetricsParser {
     text: String,
-    metrics: Vec<Metric>,
+    metrics: Arc<[Metric]>,
 }
 
 impl MetricsParser {
@@ -197,9 +213,10 @@ impl MetricsParser {
         }
         let Parts { machine, metrics } = unpack(packed)?;
         if metrics.get() != self.text {
-            self.metrics = serde_json::from_str(metrics.get()).map_err(|error| error.to_string())?;
+            let parsed: Vec<Metric> = serde_json::from_str(metrics.get()).map_err(|error| error.to_string())?;
+            self.metrics = parsed.into();
             self.text = metrics.get().to_owned();
         }
-        Ok(FleetHeader { machine, metrics: self.metrics.clone(), tags })
+        Ok(FleetHeader { machine, metrics: Arc::clone(&self.metrics), tags })
     }
 }

@@ -51,8 +51,13 @@ fn selections_of_runs(factory: &StoreFactory) {
     let runs = store.fleet_runs(&RunSelection::All).unwrap();
     let headers = store.fleet_headers(&[&runs[2], &runs[1]]).unwrap();
     assert_eq!([&headers[0], &headers[1]].map(|header| header.machine.identity.as_str()), ["h1", "h2"]);
-    assert_eq!(headers[0].metrics, sample_header("x").metrics);
-    assert!(headers[1].tags.contains(&("rack".into(), "b".into())) && headers[1].tags.len() == 3);
+    assert_eq!(headers[0].metrics[..], sample_header("x").metrics);
+    // More than one statement reads.
+    let repeated: Vec<_> = std::iter::repeat_n(&runs[2], 1000).chain([&runs[1]]).collect();
+    let headers = store.fleet_headers(&repeated).unwrap();
+    assert_eq!(headers.len(), 1001);
+    assert_eq!([&headers[999], &headers[1000]].map(|header| header.machine.identity.as_str()), ["h1", "h2"]);
+    assert!(headers[1000].tags.contains(&("rack".into(), "b".into())) && headers[1000].tags.len() == 3);
 }
 
 fn headlines_come_by_run_and_series(factory: &StoreFactory) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kelvin_core::identifiers::short_hash;
@@ -52,7 +53,7 @@ struct RunRecord {
 /// What is known of a machine by its newest run.
 struct MachineRecord {
     machine: Machine,
-    metrics: Vec<Metric>,
+    metrics: Arc<[Metric]>,
     tags: BTreeMap<String, String>,
     started_us: i64,
 }
@@ -217,7 +218,7 @@ impl<'a> FleetBuilder<'a> {
                 let header = &file_run.run.header;
                 let record = MachineRecord {
                     machine: self.redacted(header.machine.clone()),
-                    metrics: header.metrics.clone(),
+                    metrics: header.metrics.as_slice().into(),
                     tags: file_run.run.labels.tags.clone(),
                     started_us: run.started_us,
                 };
@@ -353,7 +354,9 @@ fn natural_key(label: &str) -> Vec<(String, u64)> {
 fn newest_metrics(machines: HashMap<String, MachineRecord>) -> BTreeMap<Name, Metric> {
     let mut records: Vec<MachineRecord> = machines.into_values().collect();
     records.sort_by_key(|record| record.started_us);
-    records.into_iter().flat_map(|record| record.metrics).map(|metric| (metric.id, metric)).collect()
+    // Machines that share their metrics say the same.
+    records.dedup_by(|later, earlier| Arc::ptr_eq(&later.metrics, &earlier.metrics));
+    records.iter().flat_map(|record| record.metrics.iter()).map(|metric| (metric.id, *metric)).collect()
 }
 
 #[cfg(test)]
