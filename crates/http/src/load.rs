@@ -25,6 +25,7 @@ pub mod server_url;
 pub mod setup;
 pub mod slo;
 pub mod start_time;
+pub(crate) mod stream_socket;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -39,5 +40,6 @@ pub mod verify;
 pub use error::{Error, Result};
 pub use measured_load::MeasuredLoad;
 pub use setup::{Demand, GeneratorThreads, LoadSetup};
+pub use stream_socket::ServerAddress;
 pub use threads::run_load;
 pub use transport::ServerEndpoint;

@@ -107,10 +107,9 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["help", "frob"], "`kelvin help` lists them"),
     (&["report", "--format", "htlm"], "a similar one is 'html'"),
     // Options of other programs.
-    (
-        &["load", "http://localhost:1/", "-n", "100"],
-        "-n: a load lasts a time, not a number of requests: give --duration",
-    ),
+    (&["load", "http://localhost:1/", "-p", "file"], "-p: give --method POST --body-file FILE"),
+    (&["load", "http://localhost:1/", "-T", "text/html"], "-T: give -H 'Content-Type: TYPE'; a time-out is --timeout"),
+    (&["load", "http://localhost:1/", "-n", "9", "-k"], "(connections stay open in any case)"),
     (&["load", "http://localhost:1/", "--latency"], "leave it out"),
     (&["file", "read", "x", "--rw=randread"], "with --random in random order"),
     (&["file", "write", "x", "--direct=1", "--size", "1M"], "give --sync direct"),

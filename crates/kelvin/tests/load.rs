@@ -82,6 +82,28 @@ fn open_loop_latency_is_from_due_time() {
     }
 }
 
+/// The number, the body and the connections that users of other programs ask for, by the options that they know.
+#[test]
+fn limited_requests_have_body_and_connections_of_their_own() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let run = |arguments: &[&str]| {
+        let output = dir.run(&[&["load", &*url], arguments, &["--json"]].concat());
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{arguments:?}");
+        json(&output)
+    };
+    let data = run(&["-n", "30", "-c", "4", "--no-keepalive"]);
+    assert_eq!(
+        (&data["requests"], &data["connections"], &data["schedule"]["requests"]),
+        (&30.into(), &30.into(), &30.into())
+    );
+    fs::write(dir.path().join("body"), "").unwrap();
+    let data = run(&["-n", "30", "-c", "4", "-X", "POST", "-D", "body"]);
+    assert_eq!((&data["requests"], &data["schedule"]["method"]), (&30.into(), &"POST".into()), "{data}");
+    let data = run(&["-n", "5", "--rate", "500,1000", "--users", "2", "-d", "1h"]);
+    let loads = data["loads"].as_array().unwrap();
+    assert!(loads.len() == 3 && loads.iter().all(|load| load["requests"] == 5), "{data}");
+}
+
 #[test]
 fn users_and_rates_are_plotted_together() {
     let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
@@ -401,6 +423,14 @@ fn load_usage_errors_are_one_line() {
     expect_refusal(&[&url, "-H", "Accept"], "-H 'Accept': give a name, a colon and a value");
     expect_refusal(&[&url, "--method", "G T"], "--method G T: give a method such as GET");
     expect_refusal(&[&url, "--body", "@none"], "--body @none: No such file");
+    expect_refusal(&[&url, "-D", "none"], "--body-file none: No such file");
+    expect_refusal(&[&url, "-d", "{}"], "; the body of a request is --body");
+    expect_refusal(&[&url, "-t", "20s"], "; a time-out is --timeout");
+    expect_refusal(&[&url, "-n", "0"], "'0' for '--requests");
+    expect_refusal(&[&url, "-n", "9", "--slo", "p99:1ms"], "--slo");
+    let at_time = ["-n", "9", "--users", "1,2", "--start-at", "@4000000000"];
+    expect_refusal(&[&[&*url], &at_time[..]].concat(), "--requests: with --start-at");
+    expect_refusal(&[&url, "--unix-socket", "none"], "cannot connect to none: No such file");
     expect_refusal(&["--files", "none"], "--files none: No such file");
     expect_refusal(&["--files", "empty"], "--files empty: it names no file");
     expect_refusal(&[&url, "--replay", "empty"], "--replay empty: it has no GET request");

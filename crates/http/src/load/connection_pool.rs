@@ -372,7 +372,8 @@ impl<'s> ConnectionPool<'s> {
         connection.phase = Phase::Idle;
         connection.was_used = true;
         // The rest of a request that was answered early would be read as the next one.
-        if !answer.is_reusable || connection.watches_writable {
+        let is_reusable = answer.is_reusable && !self.run.setup.template.closes_connections;
+        if !is_reusable || connection.watches_writable {
             connection.close();
         }
         RequestEnd::Answered

@@ -92,6 +92,10 @@ struct LoadEngine<'s, S> {
     pool: ConnectionPool<'s>,
     /// Connections that can take a request, in an open loop. The one that was used last is used next.
     free_connections: Vec<u32>,
+    /// Requests that were sent and are not over.
+    in_flight: u32,
+    /// Whether all requests of a limited number are over.
+    is_finished: bool,
     /// Whether a request that was due found no connection free, and none has caught up since.
     is_starved: bool,
     /// Nanoseconds that the loop looked at the clock.
@@ -106,7 +110,17 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             if run.setup.demand.is_open_loop() { (0..connections).rev().collect() } else { Vec::new() };
         let window_start = start + run.setup.warm_up.as_nanos() as u64;
         pool.stats.window = window_start..window_start + run.setup.duration.as_nanos() as u64;
-        Self { run, schedule, chooser, pool, free_connections, is_starved: false, spin_nanoseconds: 0 }
+        Self {
+            run,
+            schedule,
+            chooser,
+            pool,
+            free_connections,
+            in_flight: 0,
+            is_finished: false,
+            is_starved: false,
+            spin_nanoseconds: 0,
+        }
     }
 
     fn run(mut self, observer: &mut SecondObserver<'_>) -> Result<ThreadResult> {
@@ -153,14 +167,24 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         self.run.setup.demand.is_open_loop()
     }
 
-    fn is_over(&self, now: u64) -> bool {
-        let end = self.pool.stats.window.end;
-        if self.run.is_stopped() {
+    fn is_over(&mut self, now: u64) -> bool {
+        if self.run.is_stopped() || self.run.finish_time().is_some() {
             return true;
         }
-        let is_answered = self.free_connections.len() == self.pool.connections.len() && self.next_due().is_none();
-        let is_done =
-            if self.is_open_loop() { is_answered || now >= end + DRAIN_NANOSECONDS } else { !self.is_extended() };
+        let end = self.pool.stats.window.end;
+        let is_limited = self.run.setup.requests.is_some();
+        let is_done = if self.is_open_loop() {
+            let is_answered = self.in_flight == 0 && self.next_due().is_none();
+            // Of a limited number every answer is waited for, as long as a time-out allows.
+            is_answered || !is_limited && now >= end + DRAIN_NANOSECONDS
+        } else {
+            let is_answered = is_limited && self.in_flight == 0 && self.schedule.next_due().is_none();
+            if is_answered && !self.is_finished {
+                self.is_finished = true;
+                return self.run.finish_thread(now);
+            }
+            !self.is_extended()
+        };
         now >= end && is_done
     }
 
@@ -203,6 +227,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let times =
             RequestTimestamps { due: request.time, sent: now, end: now, generator_delay: now - earliest_send.min(now) };
         self.pool.stats.add_sent(times);
+        self.in_flight += 1;
         if let Some(end) = self.pool.send_request(number, self.chooser.choose(), times) {
             self.on_request_end(number, end, now);
         }
@@ -210,6 +235,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     /// A connection has no request any more.
     fn on_request_end(&mut self, number: u32, end: RequestEnd, now: u64) {
+        self.in_flight -= 1;
         if self.is_open_loop() {
             self.pool.connections[number as usize].free_since = now;
             self.free_connections.push(number);
@@ -223,7 +249,10 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let window = &self.pool.stats.window;
         let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
         let poll_deadline = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
-        let until = edge.unwrap_or(poll_deadline).min(tick);
+        // Other threads may be the last to finish at any time.
+        let poll_deadline =
+            if self.is_finished { now + EXTENSION_POLL_NANOSECONDS } else { edge.unwrap_or(poll_deadline) };
+        let until = poll_deadline.min(tick);
         let can_send = !self.is_open_loop() || !self.free_connections.is_empty();
         let margin = if self.run.setup.spin { SPIN_NANOSECONDS } else { 0 };
         match self.next_due().filter(|_| can_send).map(|time| time.saturating_sub(margin)) {
@@ -259,7 +288,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// What was counted, up to now or until another thread stopped.
     fn finish(mut self) -> RequestStats {
         let now = monotonic();
-        let end = if self.run.is_stopped() { self.run.stop(now) } else { now };
+        let end = if self.run.is_stopped() { self.run.stop(now) } else { self.run.finish_time().unwrap_or(now) };
         self.pool.stats.close(end);
         while let Some(due) = self.next_due().filter(|&due| due <= now && self.is_open_loop()) {
             self.schedule.take_due();

@@ -1,9 +1,8 @@
 //! Why a load could not be measured.
 
 use std::io;
-use std::net::SocketAddr;
 
-use kelvin_transfer::wire::address::DisplayAddr;
+use crate::load::stream_socket::ServerAddress;
 
 /// Why a load could not be measured; what happens to single requests is counted instead.
 #[derive(Debug, thiserror::Error)]
@@ -12,8 +11,8 @@ pub enum Error {
     #[error("{0}: {1}")]
     Resolve(String, String),
     /// No first connection to the server of this URL, at the last of its addresses either.
-    #[error("{0}: cannot connect to {address}: {2}", address = DisplayAddr(*.1))]
-    Connect(String, SocketAddr, #[source] io::Error),
+    #[error("{0}: cannot connect to {1}: {2}")]
+    Connect(String, ServerAddress, #[source] io::Error),
     /// A system call of the generator itself, which was to do this.
     #[error("cannot {0}: {1}")]
     Call(&'static str, #[source] io::Error),

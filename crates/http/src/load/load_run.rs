@@ -1,6 +1,6 @@
 //! One load as all its threads see it: what is asked for, what is sent, which bodies are right, and when it stops.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::load::request::RequestSet;
 use crate::load::setup::LoadSetup;
@@ -17,13 +17,36 @@ pub(crate) struct LoadRun<'s> {
     pub(crate) checker: BodyChecker,
     /// When a thread stopped before the end, in nanoseconds; the maximum while none has.
     stop_time: AtomicU64,
+    /// Threads that have requests of a limited number left, and when the last one that has none had its last answer.
+    unfinished_threads: AtomicU32,
+    last_finish: AtomicU64,
 }
 
 impl<'s> LoadRun<'s> {
     pub(crate) fn new(setup: &'s LoadSetup, peer: &'s ServerEndpoint) -> Self {
         let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
         let checker = BodyChecker::new(setup.verify, &setup.expected_bodies);
-        Self { setup, peer, requests, checker, stop_time: AtomicU64::new(u64::MAX) }
+        Self {
+            setup,
+            peer,
+            requests,
+            checker,
+            stop_time: AtomicU64::new(u64::MAX),
+            unfinished_threads: AtomicU32::new(setup.threads.count()),
+            last_finish: AtomicU64::new(0),
+        }
+    }
+
+    /// A thread has the last answer to its requests of a limited number; returns whether all threads have theirs.
+    pub(crate) fn finish_thread(&self, now: u64) -> bool {
+        self.last_finish.fetch_max(now, Ordering::Relaxed);
+        self.unfinished_threads.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// When a limited number of requests was over, once it is for all threads.
+    pub(crate) fn finish_time(&self) -> Option<u64> {
+        let is_finished = self.unfinished_threads.load(Ordering::Acquire) == 0;
+        is_finished.then(|| self.last_finish.load(Ordering::Relaxed))
     }
 
     /// Stops all threads at this time, unless they stop earlier; returns when they stop.

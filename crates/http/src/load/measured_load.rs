@@ -90,8 +90,14 @@ pub struct Schedule {
     pub share: Option<ShareOfHosts>,
     /// Seconds before the measured time.
     pub warm_up_seconds: f64,
-    /// Seconds to measure.
+    /// Seconds to measure, at most.
     pub duration_seconds: f64,
+    /// How many requests of all hosts together end it, if their number is limited.
+    #[serde(default)]
+    pub requests: Option<u32>,
+    /// Whether each request had a connection of its own.
+    #[serde(default)]
+    pub closes_connections: bool,
     /// Seed of all that is drawn.
     pub seed: u64,
     /// Method of every request.
@@ -139,6 +145,8 @@ impl Schedule {
                 .then(|| ShareOfHosts { number: setup.share.number() + 1, of: setup.share.parts() }),
             warm_up_seconds: setup.warm_up.as_secs_f64(),
             duration_seconds: setup.duration.as_secs_f64(),
+            requests: setup.requests,
+            closes_connections: setup.template.closes_connections,
             seed: setup.seed,
             method: setup.template.method.to_string(),
             paths: setup.paths.len() as u64,

@@ -26,7 +26,7 @@ pub(crate) fn merged_result(
     });
     let demand = setup.own_demand();
     let counted = CountedLoad { demand: &demand, stats: stats.expect("a load has a thread") };
-    let result = LoadResult { target: setup.target.url.clone(), series, ..counted.result(usages) };
+    let result = LoadResult { target: setup.target_name(), series, ..counted.result(usages) };
     let RequestStats { response, service, lateness, generator_delay, .. } = counted.stats;
     let scheduled_start = match setup.start {
         StartTime::Now => None,

@@ -13,6 +13,8 @@ pub struct RequestTemplate {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: Vec<u8>,
+    /// Whether each request has a connection of its own, which ends with its answer.
+    pub closes_connections: bool,
 }
 
 /// A header as it is written, such as `Accept: text/html`.
@@ -87,6 +89,9 @@ fn common_tail(target: &ServerUrl, template: &RequestTemplate) -> Vec<u8> {
     if has_body {
         line("Content-Length", template.body.len().to_string().as_bytes());
     }
+    if template.closes_connections && !has_header("connection") {
+        line("Connection", b"close");
+    }
     for (name, value) in &template.headers {
         line(name.as_str(), value.as_bytes());
     }
@@ -118,11 +123,11 @@ mod tests {
             (HeaderName::from_static("user-agent"), HeaderValue::from_static("x")),
             (HeaderName::from_static("range"), HeaderValue::from_static("bytes=0-9")),
         ];
-        let form = RequestTemplate { headers, body: b"hi".to_vec(), method: Method::POST };
+        let form = RequestTemplate { headers, body: b"hi".to_vec(), method: Method::POST, closes_connections: true };
         let requests = RequestSet::new(&target, &form, &["/a".into(), "/b?c".into()]);
         assert_eq!(
             requests.get(1),
-            b"POST /b?c HTTP/1.1\r\nHost: localhost:8080\r\nContent-Length: 2\r\nuser-agent: x\r\nrange: bytes=0-9\r\n\r\nhi"
+            b"POST /b?c HTTP/1.1\r\nHost: localhost:8080\r\nContent-Length: 2\r\nConnection: close\r\nuser-agent: x\r\nrange: bytes=0-9\r\n\r\nhi"
         );
         assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
         assert!(!requests.is_idempotent && !requests.head_only);

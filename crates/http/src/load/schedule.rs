@@ -242,6 +242,35 @@ impl<I: Iterator<Item = u64>> RequestSchedule for OpenLoop<I> {
     }
 }
 
+/// A schedule that ends after a number of requests.
+#[derive(Debug)]
+pub struct LimitedSchedule<S> {
+    schedule: S,
+    remaining: u64,
+}
+
+impl<S> LimitedSchedule<S> {
+    /// The first `requests` of this schedule; all of it if there is no such number.
+    pub fn new(schedule: S, requests: Option<u32>) -> Self {
+        Self { schedule, remaining: requests.map_or(u64::MAX, u64::from) }
+    }
+}
+
+impl<S: RequestSchedule> RequestSchedule for LimitedSchedule<S> {
+    fn next_due(&self) -> Option<u64> {
+        if self.remaining > 0 { self.schedule.next_due() } else { None }
+    }
+
+    fn take_due(&mut self) -> Option<DueRequest> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        self.schedule.take_due()
+    }
+
+    fn on_answer(&mut self, user: u32, time: u64) {
+        self.schedule.on_answer(user, time);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +290,16 @@ mod tests {
         closed.on_answer(first.user.unwrap(), 95_000);
         assert_eq!(closed.take_due(), Some(DueRequest { time: 91_000, user: second.user }));
         assert_eq!(closed.next_due(), Some(96_000));
+    }
+
+    #[test]
+    fn limited_users_stop_after_their_last_request() {
+        let think = ThinkTime { mean: 1000.0, distribution: TimeDistribution::Constant };
+        let mut limited = LimitedSchedule::new(ClosedLoop::new(2, think, 0, 1), Some(3));
+        let users = [(); 2].map(|()| limited.take_due().unwrap().user.unwrap());
+        users.into_iter().for_each(|user| limited.on_answer(user, 90_000));
+        assert_eq!((limited.next_due(), limited.take_due().map(|request| request.time)), (Some(91_000), Some(91_000)));
+        assert_eq!((limited.next_due(), limited.take_due()), (None, None));
     }
 
     /// When answers come that take so long each, by scripted time, up to an end.

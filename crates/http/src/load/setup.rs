@@ -1,15 +1,17 @@
 //! What is asked of a server, by whom, for how long.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::load::access_pattern::AccessPattern;
-use crate::load::error::{Result, call_error};
+use crate::load::error::{self, call_error};
 use crate::load::load_share::LoadShare;
 use crate::load::request::RequestTemplate;
-use crate::load::schedule::{ThinkTime, TimeDistribution};
+use crate::load::schedule::{ThinkTime, TimeDistribution, arrival_times};
 use crate::load::server_url::ServerUrl;
+use crate::load::slo::MAX_DURATION;
 use crate::load::start_time::StartTime;
 use crate::load::tls::TlsConfig;
 use crate::load::verify::{ExpectedBody, Verify};
@@ -19,6 +21,8 @@ use crate::load::verify::{ExpectedBody, Verify};
 pub struct LoadSetup {
     /// The server.
     pub target: ServerUrl,
+    /// Path of the Unix socket at which the server listens, if it is not reached by TCP.
+    pub unix_socket: Option<PathBuf>,
     /// Path and query of each file; at least one.
     pub paths: Vec<String>,
     /// In which order files are asked for.
@@ -33,8 +37,10 @@ pub struct LoadSetup {
     pub start: StartTime,
     /// Time before the measured time.
     pub warm_up: Duration,
-    /// The measured time.
+    /// The measured time; of users whose requests are limited, the longest that it may be.
     pub duration: Duration,
+    /// How many requests are sent, of all hosts together, if that is limited.
+    pub requests: Option<u32>,
     /// Maximum time to wait for an answer.
     pub timeout: Duration,
     /// Seed of all that is drawn.
@@ -55,6 +61,28 @@ pub struct LoadSetup {
 }
 
 impl LoadSetup {
+    /// Has the load of this demand end after this many requests, or after a time if that comes first.
+    ///
+    /// # Errors
+    /// A rate at which they take longer than any load may, in words.
+    pub fn limit_requests(&mut self, requests: u32, max_duration: Option<Duration>) -> Result<(), String> {
+        let scheduled = self.demand.scheduled_duration(requests, self.seed);
+        (self.duration, self.requests) = match (scheduled, max_duration) {
+            (None, max_duration) => (max_duration.unwrap_or(MAX_DURATION), Some(requests)),
+            // At a rate the time decides then.
+            (Some(scheduled), Some(max_duration)) if max_duration < scheduled => (max_duration, None),
+            (Some(scheduled), _) if scheduled > MAX_DURATION => return Err("they would take more than a week".into()),
+            (Some(scheduled), _) => (scheduled, Some(requests)),
+        };
+        Ok(())
+    }
+
+    /// The server, as it was named.
+    pub(crate) fn target_name(&self) -> String {
+        let url = &self.target.url;
+        self.unix_socket.as_ref().map_or_else(|| url.clone(), |path| format!("{url} at {}", path.display()))
+    }
+
     /// What this host asks for.
     pub fn own_demand(&self) -> Demand {
         let share = self.share;
@@ -92,7 +120,7 @@ impl GeneratorThreads {
     ///
     /// # Errors
     /// Those of sched_setaffinity(2).
-    pub(crate) fn pin(&self, thread: u32) -> Result<()> {
+    pub(crate) fn pin(&self, thread: u32) -> error::Result<()> {
         match self {
             Self::Unpinned(_) => Ok(()),
             Self::Pinned(cpus) => {
@@ -135,6 +163,20 @@ impl Demand {
     /// Whether requests are due whether answers come or not.
     pub fn is_open_loop(&self) -> bool {
         !matches!(self, Self::Users { .. })
+    }
+
+    /// How long the schedule has for this many requests: up to when the next one would be due. Users have no schedule.
+    fn scheduled_duration(&self, requests: u32, seed: u64) -> Option<Duration> {
+        match *self {
+            Self::Users { .. } => None,
+            Self::Rate { rate, arrivals: TimeDistribution::Constant, .. } => {
+                Some(Duration::from_secs_f64(f64::from(requests) / rate))
+            }
+            Self::Rate { rate, arrivals, .. } => {
+                arrival_times(rate, arrivals, seed).nth(requests as usize).map(Duration::from_nanos)
+            }
+            Self::Log { ref times, .. } => times.get(requests as usize).copied().map(Duration::from_nanos),
+        }
     }
 
     /// Most connections.

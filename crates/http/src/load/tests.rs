@@ -5,6 +5,7 @@ mod server;
 mod threads;
 #[cfg(feature = "tls")]
 mod tls;
+mod unix_socket;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -21,7 +22,7 @@ use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::setup::{Demand, GeneratorThreads, LoadSetup};
 use crate::load::start_time::StartTime;
 use crate::load::verify::Verify;
-use crate::load::{Error, ServerEndpoint, run_load};
+use crate::load::{Error, ServerAddress, ServerEndpoint, run_load};
 use server::{AfterAnswer, ScriptedServer, ok};
 
 const ZERO_THINK_TIME: ThinkTime = ThinkTime { mean: 0.0, distribution: TimeDistribution::Constant };
@@ -32,6 +33,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
     LoadSetup {
         paths: vec![target.path.clone()],
         target,
+        unix_socket: None,
         pattern: AccessPattern::Random,
         template: RequestTemplate::default(),
         demand: Demand::Users { users: 2, think: ZERO_THINK_TIME },
@@ -39,6 +41,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         start: StartTime::Now,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(200),
+        requests: None,
         timeout: Duration::from_secs(30),
         seed: 1,
         verify: Verify::Nothing,
@@ -96,6 +99,65 @@ fn extended_load_is_not_counted() {
     assert!(load.requests > 0 && load.requests + 2 < answer_count, "{load:?}: {answer_count}");
     assert_eq!((load.seconds, load.received, load.errors.count()), (0.2, 5 * load.requests, 0));
     assert!(load.in_flight.is_some_and(|in_flight| in_flight <= 2.001) && load.series.len() <= 1, "{load:?}");
+}
+
+/// However they are sent, as many come to the server, and none waits for the end of the longest time.
+#[test]
+fn limited_requests_are_sent_exactly() {
+    let users = |users| Demand::Users { users, think: ZERO_THINK_TIME };
+    let rate = |arrivals| Demand::Rate { rate: 2000.0, arrivals, connections: 20 };
+    // Answers of an open loop without a limit are waited for 2 s.
+    for (demand, requests, threads, slowest) in [
+        (users(1), 1, 1, 0),
+        (users(7), 50, 1, 20),
+        (users(7), 50, 3, 20),
+        (users(7), 2, 3, 0),
+        (rate(TimeDistribution::Constant), 61, 1, 2200),
+        (rate(TimeDistribution::Exponential), 61, 3, 20),
+    ] {
+        let server = ScriptedServer::start(move |request| {
+            if request.number == 1 {
+                request.wait(Duration::from_millis(slowest));
+            }
+            let is_error = request.number % 5 == 4;
+            let error = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n";
+            (if is_error { error.to_vec() } else { ok(b"x") }, AfterAnswer::Stay)
+        });
+        let mut setup = LoadSetup { demand, threads: GeneratorThreads::Unpinned(threads), ..two_user_setup(&server) };
+        setup.limit_requests(requests, None).unwrap();
+        let load = measure(&setup);
+        let (wanted, sent) = (u64::from(requests), server.answer_count.load(Ordering::Relaxed));
+        assert_eq!((load.requests + load.errors.count(), sent), (wanted, wanted), "{load:?}");
+        assert_eq!((load.errors.status.get(&404).copied().unwrap_or(0), load.unanswered), (wanted / 5, 0), "{load:?}");
+        assert!(load.seconds > 0.0 && load.seconds < 60.0, "{load:?}");
+    }
+}
+
+#[test]
+fn earlier_of_limit_and_time_ends_the_load() {
+    let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
+    setup.limit_requests(1_000_000_000, Some(Duration::from_millis(50))).unwrap();
+    assert_eq!(measure(&setup).seconds, 0.05);
+    setup.demand = Demand::Rate { rate: 100.0, arrivals: TimeDistribution::Constant, connections: 5 };
+    for (requests, time, expected) in [(10, 50, (50, None)), (10, 500, (100, Some(10)))] {
+        setup.limit_requests(requests, Some(Duration::from_millis(time))).unwrap();
+        assert_eq!((setup.duration.as_millis(), setup.requests), expected);
+    }
+    assert!(setup.limit_requests(u32::MAX, None).unwrap_err().contains("a week"));
+}
+
+#[test]
+fn each_request_has_its_own_connection_without_keep_alive() {
+    let server = ScriptedServer::start(|request| {
+        let is_announced = request.head.contains("\r\nConnection: close\r\n");
+        (if is_announced { ok(b"x") } else { Vec::new() }, AfterAnswer::Stay)
+    });
+    let mut setup = two_user_setup(&server);
+    setup.template.closes_connections = true;
+    setup.limit_requests(20, None).unwrap();
+    let load = measure(&setup);
+    assert_eq!((load.requests, load.connections, load.errors.count()), (20, 20, 0), "{load:?}");
 }
 
 #[test]
@@ -360,7 +422,9 @@ fn unsustainable_rate_ends_in_time() {
     // More than a thread sends, to an address that refuses each connection at once.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     setup.demand = Demand::Rate { rate: 1e6, arrivals: TimeDistribution::Constant, connections: 10 };
-    let load = run_load(&setup, &ServerEndpoint { address, tls: None }, &mut |_| {}).unwrap().result;
+    let load = run_load(&setup, &ServerEndpoint { address: ServerAddress::Tcp(address), tls: None }, &mut |_| {})
+        .unwrap()
+        .result;
     let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 200_000), "{load:?}");
 }

@@ -13,7 +13,7 @@ use crate::load::load_run::LoadRun;
 use crate::load::load_share::LoadShare;
 use crate::load::measured_load::MeasuredLoad;
 use crate::load::merged_result::merged_result;
-use crate::load::schedule::{ClosedLoop, OpenLoop, arrival_times};
+use crate::load::schedule::{ClosedLoop, LimitedSchedule, OpenLoop, arrival_times};
 use crate::load::series::{SecondSeries, SecondStats};
 use crate::load::setup::{Demand, LoadSetup};
 use crate::load::start_time::LoadStart;
@@ -64,10 +64,12 @@ fn run_thread(
     match &setup.demand {
         &Demand::Users { users, think } => {
             let schedule = ClosedLoop::new(users, think, start, seed).for_share(share);
-            thread.send_and_measure(schedule, start, observer)
+            let own_requests = setup.requests.map(|requests| share.count_of(requests));
+            thread.send_and_measure(LimitedSchedule::new(schedule, own_requests), start, observer)
         }
         &Demand::Rate { rate, arrivals, .. } => {
-            let times = share.select(arrival_times(rate, arrivals, seed));
+            let requests = setup.requests.map_or(usize::MAX, |requests| requests as usize);
+            let times = share.select(arrival_times(rate, arrivals, seed).take(requests));
             thread.send_and_measure(OpenLoop::new(times, start), start, observer)
         }
         Demand::Log { times, .. } => {

@@ -1,7 +1,6 @@
 //! TLS with a server: whose certificates are believed, and a session on a socket that never waits.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use rustls::{
 };
 
 use crate::load::error::{Error, Result};
+use crate::load::stream_socket::StreamSocket;
 use crate::load::tls_session::{TlsSession, accepted_bytes};
 use crate::load::trust::Trust;
 
@@ -46,13 +46,13 @@ impl TlsServer {
 }
 
 impl TlsSession for ClientConnection {
-    fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, socket: &StreamSocket, bytes: &[u8]) -> io::Result<usize> {
         let length = self.writer().write(bytes)?;
         self.flush(socket)?;
         Ok(length)
     }
 
-    fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
+    fn flush(&mut self, mut socket: &StreamSocket) -> io::Result<()> {
         while CommonState::wants_write(self) {
             if accepted_bytes(self.write_tls(&mut socket))? == 0 {
                 break;
@@ -69,7 +69,7 @@ impl TlsSession for ClientConnection {
         CommonState::is_handshaking(self)
     }
 
-    fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
+    fn read(&mut self, mut socket: &StreamSocket, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
         let mut packets = if may_take { MAX_TLS_RECORDS } else { 0 };
         loop {
             match self.reader().read(buffer) {

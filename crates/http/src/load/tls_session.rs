@@ -2,15 +2,16 @@
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+
+use crate::load::stream_socket::StreamSocket;
 
 /// The client's side of one connection with TLS.
 pub(crate) trait TlsSession: Debug {
     /// Takes bytes to be sent; returns how many it could take now.
-    fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize>;
+    fn write(&mut self, socket: &StreamSocket, bytes: &[u8]) -> io::Result<usize>;
 
     /// Sends what is left to be sent, as far as the socket takes it.
-    fn flush(&mut self, socket: &TcpStream) -> io::Result<()>;
+    fn flush(&mut self, socket: &StreamSocket) -> io::Result<()>;
 
     /// Whether something is to be sent that the socket did not take.
     fn wants_write(&self) -> bool;
@@ -19,7 +20,7 @@ pub(crate) trait TlsSession: Debug {
     fn is_handshaking(&self) -> bool;
 
     /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
-    fn read(&mut self, socket: &TcpStream, buffer: &mut [u8], may_take: bool) -> io::Result<usize>;
+    fn read(&mut self, socket: &StreamSocket, buffer: &mut [u8], may_take: bool) -> io::Result<usize>;
 }
 
 /// A socket that takes nothing now has taken nothing, which is no error.

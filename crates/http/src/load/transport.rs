@@ -1,16 +1,14 @@
 //! One connection to the server, plain or by TLS, on a socket that never waits.
 
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use kelvin_sys::net::rx_timestamp::{self, TimedRead};
-use kelvin_sys::net::tx_timestamp;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use kelvin_sys::net::rx_timestamp::TimedRead;
 
 use crate::load::error::{Error, Result};
 use crate::load::setup::LoadSetup;
+use crate::load::stream_socket::{ServerAddress, StreamSocket};
 use crate::load::tls::TlsServer;
 use crate::load::tls_session::{TlsSession, accepted_bytes};
 
@@ -20,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where connections go, and how.
 #[derive(Clone, Debug)]
 pub struct ServerEndpoint {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: ServerAddress,
     pub(crate) tls: Option<TlsServer>,
 }
 
@@ -31,35 +29,37 @@ impl ServerEndpoint {
     /// A server that has no address or takes no connection.
     pub fn connect_first(setup: &LoadSetup) -> Result<Self> {
         let target = &setup.target;
-        let addresses = target.addresses().map_err(|error| Error::Resolve(target.url.clone(), error))?;
         let tls = setup.tls.as_ref().map(|config| TlsServer::new(config, &target.host)).transpose()?;
+        let error = |address: ServerAddress, error| Error::Connect(target.url.clone(), address, error);
+        if let Some(path) = &setup.unix_socket {
+            let address = ServerAddress::Unix(path.clone());
+            return match StreamSocket::connect(&address) {
+                Ok(_) => Ok(Self { address, tls }),
+                Err(reason) => Err(error(address, reason)),
+            };
+        }
+        let addresses = target.addresses().map_err(|error| Error::Resolve(target.url.clone(), error))?;
         let mut last = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(_) => return Ok(Self { address, tls }),
-                Err(error) => last = Some((address, error)),
+                Ok(_) => return Ok(Self { address: ServerAddress::Tcp(address), tls }),
+                Err(reason) => last = Some((address, reason)),
             }
         }
-        let (address, error): (SocketAddr, _) = last.expect("at least one address was tried");
-        Err(Error::Connect(target.url.clone(), address, error))
+        let (address, reason) = last.expect("at least one address was tried");
+        Err(error(ServerAddress::Tcp(address), reason))
     }
 
     /// Whether the server is on this host.
     pub fn is_local(&self) -> bool {
-        is_own_address(self.address)
+        self.address.is_local()
     }
-}
-
-/// Whether an address is this host's: a socket here can have it.
-pub(crate) fn is_own_address(mut address: SocketAddr) -> bool {
-    address.set_port(0);
-    UdpSocket::bind(address).is_ok()
 }
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct HttpTransport {
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: StreamSocket,
     /// TLS, if it is spoken; without it a read that did not fill the buffer took all that there was.
     pub(crate) session: Option<Box<dyn TlsSession>>,
 }
@@ -67,16 +67,7 @@ pub(crate) struct HttpTransport {
 impl HttpTransport {
     /// Begins to connect: the socket can be written once it is connected.
     pub(crate) fn connect(peer: &ServerEndpoint) -> io::Result<Self> {
-        let family = if peer.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = TcpStream::from(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?);
-        // A request is one write; Nagle's algorithm would hold back the rest of one that is not.
-        socket.set_nodelay(true)?;
-        rx_timestamp::enable(&socket)?;
-        match rustix::net::connect(&socket, &peer.address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let socket = StreamSocket::connect(&peer.address)?;
         let session = peer.tls.as_ref().map(TlsServer::session).transpose()?;
         Ok(Self { socket, session })
     }
@@ -84,12 +75,12 @@ impl HttpTransport {
     /// Whether from now on the kernel keeps when what is sent leaves: not with TLS, which sends more than was given to it, and at
     /// other times.
     pub(crate) fn enable_departure_times(&self) -> bool {
-        self.session.is_none() && tx_timestamp::enable(&self.socket).is_ok()
+        self.session.is_none() && self.socket.enable_departure_times()
     }
 
     /// For how many nanoseconds what was sent last has been on its way; nothing if it has not left.
     pub(crate) fn transit_time(&self) -> Option<u64> {
-        tx_timestamp::last_departure(&self.socket).ok().flatten().and_then(tx_timestamp::time_since)
+        self.socket.transit_time()
     }
 
     /// Takes bytes to be sent; returns how many it could take now.
@@ -110,7 +101,7 @@ impl HttpTransport {
     pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<TimedRead> {
         match &mut self.session {
             Some(session) => Ok(TimedRead { length: session.read(&self.socket, buffer, may_take)?, arrival: None }),
-            None if may_take => rx_timestamp::read(&self.socket, buffer),
+            None if may_take => self.socket.timed_read(buffer),
             None => Err(ErrorKind::WouldBlock.into()),
         }
     }
@@ -123,6 +114,8 @@ pub(crate) fn has_no_port(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]

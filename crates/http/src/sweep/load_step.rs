@@ -94,6 +94,7 @@ impl StepRunner {
         let mean = spec.think.as_nanos() as f64;
         let setup = LoadSetup {
             target: self.target.clone(),
+            unix_socket: None,
             paths: self.paths.clone(),
             pattern: spec.pattern,
             template: RequestTemplate::default(),
@@ -105,6 +106,7 @@ impl StepRunner {
             start: StartTime::Now,
             warm_up: spec.warm_up,
             duration: spec.duration,
+            requests: None,
             timeout: RESPONSE_TIMEOUT,
             seed: spec.seed,
             verify: Verify::Length,

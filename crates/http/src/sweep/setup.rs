@@ -8,7 +8,7 @@ use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
 use kelvin_transfer::wire::file_server::DiskRateReport;
 
-use crate::load::transport::is_own_address;
+use crate::load::stream_socket::is_own_address;
 use crate::sweep::file_set::FileSetSpec;
 
 /// A study of one server.

@@ -16,14 +16,21 @@ const fn advice(command: &'static str, options: &'static [&'static str], text: &
 #[rustfmt::skip]
 const ADVICE: &[Advice] = &[
     // wrk, wrk2, oha, hey, ab.
-    advice("kelvin load", &["-n", "--requests"], "a load lasts a time, not a number of requests: give --duration TIME"),
-    advice("kelvin load", &["-s", "--script"], "there are no scripts: give --files LIST, or --replay LOG"),
+    advice("kelvin load", &["-s", "--script"], "there are no scripts: give --files LIST, or --replay LOG; a time-out is --timeout"),
     advice("kelvin load", &["--latency", "-L"], "response times are always printed: leave it out"),
-    advice("kelvin load", &["-D", "-T"], "give --body @FILE, and -H 'Content-Type: TYPE'"),
-    advice("kelvin load", &["-p", "-P"], "give --method POST --body @FILE"),
+    advice("kelvin load", &["-T"], "give -H 'Content-Type: TYPE'; a time-out is --timeout"),
+    advice("kelvin load", &["-p", "-P"], "give --method POST --body-file FILE"),
+    advice("kelvin load", &["-u"], "give --method PUT --body-file FILE"),
+    advice("kelvin load", &["-i", "--head"], "give --method HEAD"),
     advice("kelvin load", &["-a"], "give -H 'Authorization: ...'"),
-    advice("kelvin load", &["--disable-keepalive", "--http2", "-2", "-K"], "kelvin sends HTTP/1.1 over connections that stay open: leave it out"),
-    advice("kelvin load", &["--output-format", "--no-tui", "-j"], "give --json, or -o FILE.json: leave it out"),
+    advice("kelvin load", &["-A"], "give -H 'Accept: ...', or -H 'Authorization: ...'"),
+    advice("kelvin load", &["-C", "--cookie"], "give -H 'Cookie: ...'"),
+    advice("kelvin load", &["--host"], "give -H 'Host: ...'"),
+    advice("kelvin load", &["-x", "--proxy"], "requests go to the server itself: leave it out"),
+    advice("kelvin load", &["-r", "--redirect"], "errors end no load, and redirects are not followed: leave it out"),
+    advice("kelvin load", &["--disable-compression"], "no response is decompressed: leave it out"),
+    advice("kelvin load", &["--http2", "-2", "--http-version", "-K"], "kelvin sends HTTP/1.1 over connections that stay open: leave it out"),
+    advice("kelvin load", &["--output-format", "--no-tui", "-j", "-e", "-g", "-w"], "give --json, or -o FILE.json: leave it out"),
     // fio, dd.
     advice("kelvin file read", &["--rw", "--readwrite"], "it reads in order, or with --random in random order; kelvin file write writes"),
     advice("kelvin file write", &["--rw", "--readwrite"], "it writes in order; kelvin file read reads, with --random in random order"),
@@ -109,10 +116,10 @@ mod tests {
 
     #[test]
     fn advice_is_that_of_the_command() {
-        assert!(advice_on("kelvin load", "-n").is_some_and(|text| text.contains("--duration")));
+        assert!(advice_on("kelvin load", "-p").is_some_and(|text| text.contains("--body-file")));
         assert!(advice_on("kelvin file read", "--direct=1").is_some_and(|text| text.contains("--cache direct")));
         assert!(advice_on("kelvin file write", "--direct=1").is_some_and(|text| text.contains("--sync direct")));
         assert!(advice_on("kelvin study net.peer", "-P").is_some_and(|text| text.contains("--only streams")));
-        assert_eq!((advice_on("kelvin loader", "-n"), advice_on("kelvin load", "--zzz")), (None, None));
+        assert_eq!((advice_on("kelvin loader", "-p"), advice_on("kelvin load", "--zzz")), (None, None));
     }
 }

@@ -36,6 +36,9 @@ pub struct LoadArgs {
     /// URL to request, such as http://localhost:8080/index.html; with --files, the server
     #[arg(required_unless_present_any = ["files", "replay"])]
     pub url: Option<ServerUrl>,
+    /// Connect to the Unix socket at this path; the URL then gives what is requested, and the Host header
+    #[arg(long, value_name = "PATH")]
+    pub unix_socket: Option<PathBuf>,
     /// File with the path or URL of a file in each line
     #[arg(long, value_name = "LIST", conflicts_with = "replay")]
     pub files: Option<PathBuf>,
@@ -82,8 +85,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = time_of_day, conflicts_with = "slo")]
     pub start_at: Option<Timestamp>,
     /// Time to measure each load [default: 10s; 5s with several loads or with --slo; all of the log with --replay]
-    #[arg(long, short = 'd', short_alias = 'z', value_name = "TIME", value_parser = duration)]
+    #[arg(long, short = 'd', short_alias = 'z', value_name = "TIME", value_parser = load_duration)]
     pub duration: Option<Duration>,
+    /// Send exactly this many requests, in each load, and measure from the first to the last answer; with --duration, what
+    /// ends first
+    #[arg(long, short = 'n', value_name = "N", value_parser = number_between(1, 1_000_000_000))]
+    #[arg(conflicts_with_all = ["slo", "replay", "warm_up"])]
+    pub requests: Option<u32>,
     /// Time before the measurement that is left out [default: a tenth of it, 10s at most]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "no_warm_up")]
     pub warm_up: Option<Duration>,
@@ -105,9 +113,15 @@ pub struct LoadArgs {
     /// Method of every request
     #[arg(long, short_aliases = ['m', 'X'], default_value = "GET", conflicts_with = "replay")]
     pub method: String,
-    /// Body of every request; @FILE reads it from a file
+    /// Body of every request; @FILE reads it from a file, @- from standard input
     #[arg(long, value_name = "BODY", conflicts_with = "replay")]
     pub body: Option<String>,
+    /// File with the body of every request; - is standard input
+    #[arg(long, short = 'D', value_name = "FILE", conflicts_with_all = ["body", "replay"])]
+    pub body_file: Option<PathBuf>,
+    /// Open a connection for each request, and close it after the response [default: connections stay open]
+    #[arg(long, alias = "disable-keepalive")]
+    pub no_keepalive: bool,
     /// Certificates (PEM) to check https targets against: of authorities, or the server's own [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
@@ -119,7 +133,7 @@ pub struct LoadArgs {
     pub seed: u64,
     /// Threads that send requests, each with its share of the users, of the rate and of the connections, 1 to 4096 [default:
     /// one for each CPU of --cpu, else 1]
-    #[arg(long, short = 't', value_name = "N", value_parser = number_between(1, 4096))]
+    #[arg(long, short = 't', value_name = "N", value_parser = thread_count)]
     pub threads: Option<u32>,
     /// CPU of each thread, such as 2 or 2,3 [default: the last allowed ones if the server is on this host and they leave it
     /// one, else as the system places them]
@@ -204,6 +218,16 @@ impl LoadArgs {
     pub fn cpu_option(&self) -> String {
         format!("--cpu {}", self.cpu.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
     }
+}
+
+/// The time of a load. Other programs have the body of a request under `-d`.
+fn load_duration(text: &str) -> Result<Duration, String> {
+    duration(text).map_err(|error| format!("{error}; the body of a request is --body"))
+}
+
+/// A number of threads. Other programs have a time-out under `-t`.
+fn thread_count(text: &str) -> Result<u32, String> {
+    number_between(1, 4096)(text).map_err(|error| format!("{error}; a time-out is --timeout"))
 }
 
 /// A time of day: as RFC 3339 has it, or `@` and seconds since 1970.

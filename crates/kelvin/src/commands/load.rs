@@ -77,6 +77,7 @@ fn measure_loads(args: &LoadArgs) -> CmdResult {
         replay(args, log, &mut setup)?;
     }
     let demands = demands(args, &setup);
+    check_requests(args, &demands)?;
     let connections: Vec<u32> = demands.iter().map(|demand| setup.share.count_of(demand.max_connections())).collect();
     check_thread_count(args, &demands, &connections)?;
     raise_descriptor_limit(connections.into_iter().max().unwrap_or(0), args.thread_count())?;
@@ -125,6 +126,9 @@ fn measure_demands(
             break;
         }
         setup.demand = demand;
+        if let Some(requests) = args.requests {
+            setup.limit_requests(requests, args.duration).context(format_args!("--requests {requests}"))?;
+        }
         if let Some(start) = &mut start {
             setup.start = StartTime::At(*start);
             *start += (setup.warm_up + setup.duration + START_SPACING).as_nanos() as u64;
@@ -204,12 +208,12 @@ fn search_rate(
 }
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<MeasuredLoad, CliError> {
-    let (line, seconds) = (StatusLine::new(), setup.duration.as_secs());
+    let line = StatusLine::new();
     if let StartTime::At(time) = setup.start {
         let start = Timestamp::from_nanosecond(i128::from(time)).context("--start-at")?;
         line.show(format_args!("begins at {start:.0}"));
     }
-    let mut show = |series: &[SecondResult]| line.show_at_intervals(|_| text::progress_text(seconds, series));
+    let mut show = |series: &[SecondResult]| line.show_at_intervals(|_| text::progress_text(setup, series));
     Ok(kelvin_http::load::run_load(setup, peer, &mut show)?)
 }
 
@@ -235,7 +239,9 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     };
     let tls_options = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
     if let Some((option, _)) = tls_options.iter().find(|(_, is_given)| *is_given && !target.secure) {
-        bail!("{option}: an http server shows no certificate: leave it out, or give an https URL");
+        bail!(
+            "{option}: an http server shows no certificate: leave it out (connections stay open in any case), or give an https URL"
+        );
     }
     let trust = match &args.ca {
         Some(file) => Trust::File(file),
@@ -250,14 +256,16 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     Ok(LoadSetup {
         tls: tls.context("--ca")?,
         target,
+        unix_socket: args.unix_socket.clone(),
         paths,
         pattern: args.pattern,
         template: request_form(args)?,
         demand: rate_demand(args, 1.0),
         share: args.share.unwrap_or_default(),
         start: StartTime::Now,
-        warm_up: if args.no_warm_up { Duration::ZERO } else { warm_up },
+        warm_up: if args.no_warm_up || args.requests.is_some() { Duration::ZERO } else { warm_up },
         duration,
+        requests: None,
         timeout: args.timeout,
         seed: args.seed,
         verify,
@@ -330,6 +338,17 @@ fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Refuses a number of requests for loads whose starts are planned after the ends of others: that of users is not known before.
+fn check_requests(args: &LoadArgs, demands: &[Demand]) -> Result<(), CliError> {
+    let has_planned_end = demands.iter().all(Demand::is_open_loop);
+    if args.requests.is_some() && args.start_at.is_some() && demands.len() > 1 && !has_planned_end {
+        bail!(
+            "--requests: with --start-at, when several loads of users begin is not known: give --duration, or one load"
+        );
+    }
+    Ok(())
+}
+
 /// Refuses threads that would have no connection of those that loads have on this host.
 fn check_thread_count(args: &LoadArgs, demands: &[Demand], connections: &[u32]) -> Result<(), CliError> {
     let (threads, hosts) = (args.thread_count(), args.share.unwrap_or_default().parts());
@@ -359,13 +378,14 @@ fn check_thread_count(args: &LoadArgs, demands: &[Demand], connections: &[u32]) 
 fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
     let header = |line: &String| parse_header(line).context(format_args!("-H '{line}'"));
     let headers = args.headers.iter().map(header).collect::<Result<Vec<_>, CliError>>()?;
-    let body = match args.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
-        None => Vec::new(),
-        Some((_, Some(file))) => read_named(Path::new(file)).context(format_args!("--body @{file}"))?,
-        Some((body, None)) => body.as_bytes().to_vec(),
+    let body = match (&args.body_file, args.body.as_deref().map(|body| (body, body.strip_prefix('@')))) {
+        (Some(file), _) => read_named(file).context(format_args!("--body-file {}", file.display()))?,
+        (None, None) => Vec::new(),
+        (None, Some((_, Some(file)))) => read_named(Path::new(file)).context(format_args!("--body @{file}"))?,
+        (None, Some((body, None))) => body.as_bytes().to_vec(),
     };
     let method = parse_method(&args.method).context(format_args!("--method {}", args.method))?;
-    Ok(RequestTemplate { method, headers, body })
+    Ok(RequestTemplate { method, headers, body, closes_connections: args.no_keepalive })
 }
 
 /// Has the system allow connections of threads.

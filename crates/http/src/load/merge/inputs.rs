@@ -169,7 +169,7 @@ impl FirstFile {
 
 /// What of a schedule must be the same, in words: loads whose texts differ are not merged. Users, rates, connections and threads are added.
 fn schedule_text(load: &MeasuredLoad) -> String {
-    let Schedule { mode, distribution, method, paths, share, seed, .. } = &load.merge_data.schedule;
+    let Schedule { mode, distribution, closes_connections, method, paths, share, seed, .. } = &load.merge_data.schedule;
     let distribution = match distribution {
         Some(TimeDistribution::Exponential) => "exponential",
         _ => "constant",
@@ -186,7 +186,8 @@ fn schedule_text(load: &MeasuredLoad) -> String {
     let files = if *paths == 1 { String::new() } else { format!(" for {paths} files") };
     // Parts of one schedule are drawn from one seed.
     let share = share.map_or_else(String::new, |share| format!(", in {} shares with --seed {seed}", share.of));
-    format!("{load}, {method}{files}{share}")
+    let connections = if *closes_connections { ", over a connection each" } else { "" };
+    format!("{load}, {method}{files}{connections}{share}")
 }
 
 fn check_origin(origin: &GeneratorOrigin) -> Result<(), MergeError> {

@@ -48,6 +48,8 @@ fn document(id: &str, start: i64, times: &[u64]) -> LoadDocument<LoadSequence> {
         share: None,
         warm_up_seconds: 0.2,
         duration_seconds: 2.0,
+        requests: None,
+        closes_connections: false,
         seed: 1,
         method: "GET".into(),
         paths: 1,

@@ -7,6 +7,7 @@ use kelvin_core::load::{
     GeneratorLimit, GeneratorStats, LatencySummary, LoadFigures, LoadResult, OfferedLoad, SecondResult,
 };
 use kelvin_core::units::{self, plural};
+use kelvin_http::load::LoadSetup;
 use kelvin_http::load::document::RateSearch;
 
 use super::advice::generator_advice;
@@ -16,12 +17,20 @@ use super::sentence::{load_name, offered_text, time_text, write_paragraph};
 use super::table::{self, write_latencies};
 use crate::output;
 
-/// How far a measurement of this many seconds is: the last second that is over.
-pub fn progress_text(seconds: u64, series: &[SecondResult]) -> String {
-    let Some(last) = series.last() else { return "warming up".to_owned() };
+/// How far a measurement is, and the last second that is over.
+pub fn progress_text(setup: &LoadSetup, series: &[SecondResult]) -> String {
+    let Some(last) = series.last() else {
+        return if setup.warm_up.is_zero() { "first second" } else { "warming up" }.to_owned();
+    };
+    let progress = match setup.requests {
+        Some(requests) => {
+            let count = series.iter().map(|second| second.requests + second.errors).sum();
+            format!("{} of {}", units::count(count), plural(requests.into(), "request"))
+        }
+        None => format!("{} of {} s", series.len(), setup.duration.as_secs()),
+    };
     format!(
-        "{} of {seconds} s, {}, p99 {}, {}",
-        series.len(),
+        "{progress}, {}, p99 {}, {}",
         units::value_text(last.requests as f64, Unit::PerSecond),
         last.p99.map_or_else(|| "-".into(), time_text),
         plural(last.errors, "error")
