@@ -52,6 +52,12 @@ pub struct LoadResult {
     pub resent: u64,
     /// Times in which no byte of an answer came.
     pub stalls: Stalls,
+    /// Each kind of request of a mix; none of another load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindResult>,
+    /// Each stage of a load that changes over time; none of another one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageResult>,
     /// Each second.
     pub series: Vec<SecondResult>,
     /// The generator itself.
@@ -242,6 +248,55 @@ impl RequestErrors {
             self.first.clone_from(&other.first);
         }
     }
+}
+
+/// One kind of request of a mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KindResult {
+    /// What it is called.
+    pub name: String,
+    /// How often it is asked for, relative to the weights of the others.
+    pub weight: f64,
+    /// What its requests brought.
+    #[serde(flatten)]
+    pub figures: GroupFigures,
+}
+
+/// One stage of a load that changes over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageResult {
+    /// What was asked for in it.
+    pub level: StageLevel,
+    /// Its seconds, as they were planned.
+    pub seconds: f64,
+    /// What its requests brought: at a rate those that were due in it, of users those that were over in it.
+    #[serde(flatten)]
+    pub figures: GroupFigures,
+}
+
+/// How much a stage asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageLevel {
+    /// Requests a second.
+    Rate(f64),
+    /// Users.
+    Users(u32),
+}
+
+/// What some requests of a load brought in the measured time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupFigures {
+    /// Right answers.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Requests that brought none: errors, and at a rate those that had no answer in the end.
+    pub failed_requests: u64,
+    /// From when a request was due until its answer was whole.
+    #[serde(with = "if_any")]
+    #[schemars(with = "Option<LatencySummary>")]
+    pub response: LatencySummary,
 }
 
 /// Times in which no byte of any answer came: for [`Stalls::MIN_NANOSECONDS`] or longer, and longer than chance makes them of answers that come by

@@ -17,6 +17,7 @@ mod merged_result;
 mod poll;
 pub mod replay;
 pub mod request;
+pub mod request_mix;
 mod request_stats;
 pub mod response_parser;
 pub mod schedule;
@@ -24,6 +25,7 @@ mod series;
 pub mod server_url;
 pub mod setup;
 pub mod slo;
+pub mod stages;
 pub mod start_time;
 pub(crate) mod stream_socket;
 #[cfg(test)]

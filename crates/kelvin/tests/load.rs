@@ -105,6 +105,39 @@ fn limited_requests_have_body_and_connections_of_their_own() {
 }
 
 #[test]
+fn kinds_and_stages_have_figures_of_their_own() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let mix =
+        "[[request]]\nname = 'list'\nweight = 3\npath = '/list'\n[[request]]\npath = '/missing'\nbody_file = 'empty'\n";
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    fs::write(dir.path().join("sub/shop.toml"), mix).unwrap();
+    fs::write(dir.path().join("sub/empty"), "").unwrap();
+    let output = dir.run(&["load", &url, "--mix", "sub/shop.toml", "-n", "200", "--json"]);
+    let data = json(&output);
+    let (list, missing) = (&data["kinds"][0], &data["kinds"][1]);
+    assert_eq!((&list["name"], &missing["name"]), (&"list".into(), &"GET /missing".into()), "{data}");
+    assert_eq!((&list["requests"], &missing["failed_requests"]), (&data["requests"], &data["errors"]["status"]["404"]));
+    assert_eq!(list["requests"].as_u64().unwrap() + missing["failed_requests"].as_u64().unwrap(), 200);
+    let output = dir.run(&["load", &url, "--mix", "sub/shop.toml", "-n", "200"]);
+    assert!(
+        stdout(&output).contains("\nkind of request ") && stdout(&output).contains("\nGET /missing "),
+        "{}",
+        stdout(&output)
+    );
+    let output = dir.run(&["load", &url, "--stages", "100ms:100,100ms:300"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    let lines = ["2 stages, 200 ms\n", "\nstage  ", "\n100 ms, 100 /s ", "\n100 ms, 300 /s "];
+    assert!(lines.iter().all(|line| stdout(&output).contains(line)), "{}", stdout(&output));
+    let output = dir.run(&["load", &url, "--user-stages", "50ms:1,50ms:3", "--json"]);
+    let data = json(&output);
+    assert_eq!(
+        (&data["stages"][1]["level"]["users"], &data["offered"]["users"]["users"]),
+        (&3.into(), &3.into()),
+        "{data}"
+    );
+}
+
+#[test]
 fn users_and_rates_are_plotted_together() {
     let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let output = load(&dir, &[&url, "--users", "1,2", "--rate", "100,200", "--plot", "plot.svg"]);
@@ -431,6 +464,12 @@ fn load_usage_errors_are_one_line() {
     let at_time = ["-n", "9", "--users", "1,2", "--start-at", "@4000000000"];
     expect_refusal(&[&[&*url], &at_time[..]].concat(), "--requests: with --start-at");
     expect_refusal(&[&url, "--unix-socket", "none"], "cannot connect to none: No such file");
+    fs::write(dir.path().join("mix"), "[[request]]\npath = '/'\nmethod = 'G T'\n").unwrap();
+    expect_refusal(&[&url, "--mix", "mix"], "--mix mix: line 3: method: give a method such as GET");
+    expect_refusal(&[&url, "--mix", "none"], "--mix none: No such file");
+    expect_refusal(&[&url, "--stages", "10s:x"], "10s:x: give times and rates");
+    expect_refusal(&[&url, "--stages", "10s:5", "--think", "1s"], "--think");
+    expect_refusal(&[&url, "--user-stages", "10s:5", "-t", "9"], "give at least --user-stages 9");
     expect_refusal(&["--files", "none"], "--files none: No such file");
     expect_refusal(&["--files", "empty"], "--files empty: it names no file");
     expect_refusal(&[&url, "--replay", "empty"], "--replay empty: it has no GET request");

@@ -46,7 +46,7 @@ pub struct FileChooser {
     pattern: AccessPattern,
     files: usize,
     position: usize,
-    /// For zipf: the share of all requests that ask for files up to each rank.
+    /// For zipf and weights: the share of all requests that ask for files up to each one; none otherwise.
     shares: Vec<f64>,
     random: Random,
     /// Choices before the next one that belong to other threads.
@@ -57,16 +57,18 @@ pub struct FileChooser {
 impl FileChooser {
     /// Of this many files, at least one, for all requests.
     pub fn new(pattern: AccessPattern, files: usize, seed: u64) -> Self {
-        let (mut shares, mut sum) = (Vec::new(), 0.0);
-        if let AccessPattern::Zipf(exponent) = pattern {
-            for rank in 1..=files {
-                sum += (rank as f64).powf(-exponent);
-                shares.push(sum);
-            }
-            shares.iter_mut().for_each(|share| *share /= sum);
-        }
+        let shares = match pattern {
+            AccessPattern::Zipf(exponent) => cumulative_shares((1..=files).map(|rank| (rank as f64).powf(-exponent))),
+            _ => Vec::new(),
+        };
         let random = Random::new(seed);
         Self { pattern, files, position: 0, shares, random, skipped_choices: 0, share: LoadShare::WHOLE }
+    }
+
+    /// Of files with these weights, at least one of them above zero, at random.
+    pub fn by_weights(weights: &[f64], seed: u64) -> Self {
+        let shares = cumulative_shares(weights.iter().copied());
+        Self { shares, ..Self::new(AccessPattern::Random, weights.len(), seed) }
     }
 
     /// For the requests of one part: those that all parts together choose are those of one.
@@ -86,19 +88,31 @@ impl FileChooser {
     fn draw(&mut self) -> usize {
         match self.pattern {
             _ if self.files == 1 => 0,
+            _ if !self.shares.is_empty() => {
+                let uniform = self.random.uniform();
+                self.shares.partition_point(|&share| share <= uniform).min(self.files - 1)
+            }
             AccessPattern::Fixed => 0,
-            AccessPattern::Random => self.random.index_below(self.files),
+            AccessPattern::Random | AccessPattern::Zipf(_) => self.random.index_below(self.files),
             AccessPattern::Sequence => {
                 let position = self.position;
                 self.position = (position + 1) % self.files;
                 position
             }
-            AccessPattern::Zipf(_) => {
-                let uniform = self.random.uniform();
-                self.shares.partition_point(|&share| share <= uniform).min(self.files - 1)
-            }
         }
     }
+}
+
+/// The share of all weights that those up to each one have.
+fn cumulative_shares(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sum = 0.0;
+    let sums = weights.map(|weight| {
+        sum += weight;
+        sum
+    });
+    let mut shares: Vec<f64> = sums.collect();
+    shares.iter_mut().for_each(|share| *share /= sum);
+    shares
 }
 
 #[cfg(test)]
@@ -140,6 +154,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn weights_are_shares_of_requests() {
+        let mut chooser = FileChooser::by_weights(&[3.0, 0.0, 1.0, 0.0], 5);
+        let mut counts = [0_usize; 4];
+        (0..40_000).for_each(|_| counts[chooser.choose()] += 1);
+        assert_eq!((counts[1], counts[3]), (0, 0));
+        // Six standard deviations of 40,000 draws with probability 1/4.
+        assert!(counts[2].abs_diff(10_000) < 520, "{counts:?}");
     }
 
     #[test]

@@ -79,15 +79,14 @@ pub(crate) struct LoadConnection {
 }
 
 impl LoadConnection {
-    pub(crate) fn new(number: u32, head_only: bool, hashes: bool) -> Self {
-        let (parser, hasher) = (ResponseParser::new(head_only), hashes.then(Box::default));
-        Self { token: u64::from(number), parser, hasher, ..Self::default() }
+    pub(crate) fn new(number: u32, hashes: bool) -> Self {
+        Self { token: u64::from(number), hasher: hashes.then(Box::default), ..Self::default() }
     }
 
     /// Nothing is sent of the request, and nothing has come.
-    pub(crate) fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self, head_only: bool) {
         self.written_bytes = 0;
-        self.parser.restart();
+        self.parser.restart(head_only);
         if let Some(hasher) = &mut self.hasher {
             hasher.reset();
         }
@@ -127,12 +126,12 @@ impl<'s> ConnectionPool<'s> {
         let setup = run.setup;
         let rule = if setup.demand.is_open_loop() { CountingRule::WhenDue } else { CountingRule::WhenEnded };
         let is_hashing = setup.verify == Verify::Content;
-        let connection = |number| LoadConnection::new(number, run.requests.head_only, is_hashing);
+        let connection = |number| LoadConnection::new(number, is_hashing);
         Ok(Self {
             run,
             connections: (0..connections).map(connection).collect(),
             poller: Poller::new()?,
-            stats: RequestStats::new(0..0, rule),
+            stats: RequestStats::new(0..0, rule, setup.group_count()),
             buffer: vec![0; READ_BUFFER_BYTES],
             wake_time: 0,
             requests_until_sample: 0,
@@ -147,9 +146,10 @@ impl<'s> ConnectionPool<'s> {
     /// Sends a request over a connection that has none; returns how it ended, if it did at once.
     pub(crate) fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
         self.has_progress = true;
+        let head_only = self.run.requests.get(request).head_only;
         let connection = self.connection(number);
         (connection.request, connection.times, connection.is_retry) = (request, times, false);
-        connection.rewind();
+        connection.rewind(head_only);
         match connection.transport {
             Some(_) => self.write_request(number, times.sent),
             None => self.connect(number, times.sent),
@@ -253,7 +253,7 @@ impl<'s> ConnectionPool<'s> {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_mut()?;
         connection.phase = Phase::InFlight;
-        let rest = &self.run.requests.get(connection.request)[connection.written_bytes..];
+        let rest = &self.run.requests.get(connection.request).bytes[connection.written_bytes..];
         let is_timed = self.requests_until_sample == 0
             && connection.was_used
             && connection.written_bytes == 0
@@ -284,7 +284,7 @@ impl<'s> ConnectionPool<'s> {
     fn update_interest(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
         let transport = connection.transport.as_ref()?;
-        let watches_writable = connection.written_bytes < self.run.requests.get(connection.request).len()
+        let watches_writable = connection.written_bytes < self.run.requests.get(connection.request).bytes.len()
             || transport.session.as_ref().is_some_and(|session| session.wants_write());
         if watches_writable == connection.watches_writable {
             return None;
@@ -398,13 +398,14 @@ impl<'s> ConnectionPool<'s> {
 
     /// A request brought no answer. It is sent again if the server may just have closed an idle connection.
     fn on_failure(&mut self, number: u32, now: u64, failure: RequestFailure, text: impl Display) -> Option<RequestEnd> {
-        let is_repeatable = failure == RequestFailure::Closed && self.run.requests.is_idempotent;
-        let connection = self.connection(number);
+        let connection = &mut self.connections[number as usize];
+        let request = self.run.requests.get(connection.request);
+        let is_repeatable = failure == RequestFailure::Closed && request.is_idempotent;
         // The server closed a used connection before any byte of an answer, as it may at any time while it is idle (RFC 9112 9.3.1).
         let can_retry = is_repeatable && connection.was_used && !connection.is_retry && !connection.parser.has_begun;
         connection.close();
         if can_retry {
-            connection.rewind();
+            connection.rewind(request.head_only);
             connection.is_retry = true;
             self.stats.resent += 1;
             return self.connect(number, now);

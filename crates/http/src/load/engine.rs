@@ -60,7 +60,7 @@ impl<'s> PreparedThread<'s> {
     /// Those of the calls that wait for sockets.
     pub(crate) fn new(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
         let setup = run.setup;
-        let chooser = FileChooser::new(setup.pattern, setup.paths.len(), setup.seed ^ FILE_SEED_OFFSET);
+        let chooser = setup.file_chooser(setup.seed ^ FILE_SEED_OFFSET);
         let pool = ConnectionPool::new(run, share.count_of(setup.demand.max_connections()))?;
         Ok(Self { run, share, chooser: chooser.for_share(share), pool })
     }
@@ -109,6 +109,17 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let free_connections =
             if run.setup.demand.is_open_loop() { (0..connections).rev().collect() } else { Vec::new() };
         let window_start = start + run.setup.warm_up.as_nanos() as u64;
+        let mut stage_end = window_start;
+        pool.stats.stage_ends = run
+            .setup
+            .demand
+            .stages()
+            .into_iter()
+            .map(|(_, duration)| {
+                stage_end += duration.as_nanos() as u64;
+                stage_end
+            })
+            .collect();
         pool.stats.window = window_start..window_start + run.setup.duration.as_nanos() as u64;
         Self {
             run,
@@ -224,11 +235,17 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             self.pool.stats.delayed += u64::from(self.pool.stats.window.contains(&request.time));
             earliest_send = earliest_send.max(self.pool.connections[number as usize].free_since);
         }
-        let times =
-            RequestTimestamps { due: request.time, sent: now, end: now, generator_delay: now - earliest_send.min(now) };
+        let request_number = self.chooser.choose();
+        let times = RequestTimestamps {
+            due: request.time,
+            sent: now,
+            end: now,
+            generator_delay: now - earliest_send.min(now),
+            kind: self.run.requests.get(request_number).kind,
+        };
         self.pool.stats.add_sent(times);
         self.in_flight += 1;
-        if let Some(end) = self.pool.send_request(number, self.chooser.choose(), times) {
+        if let Some(end) = self.pool.send_request(number, request_number, times) {
             self.on_request_end(number, end, now);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct LoadRun<'s> {
 
 impl<'s> LoadRun<'s> {
     pub(crate) fn new(setup: &'s LoadSetup, peer: &'s ServerEndpoint) -> Self {
-        let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
+        let requests = setup.request_set();
         let checker = BodyChecker::new(setup.verify, &setup.expected_bodies);
         Self {
             setup,

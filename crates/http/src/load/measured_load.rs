@@ -100,7 +100,7 @@ pub struct Schedule {
     pub closes_connections: bool,
     /// Seed of all that is drawn.
     pub seed: u64,
-    /// Method of every request.
+    /// Method of every request; of a mix, its methods.
     pub method: String,
     /// How many paths there are to request.
     pub paths: u64,
@@ -134,6 +134,8 @@ impl Schedule {
         let (mode, distribution) = match &demand {
             Demand::Users { think, .. } => (ScheduleMode::ClosedLoop, Some(think.distribution)),
             Demand::Rate { arrivals, .. } => (ScheduleMode::OpenLoop, Some(*arrivals)),
+            Demand::UserStages { think, .. } => (ScheduleMode::ClosedLoop, Some(think.distribution)),
+            Demand::RateStages { arrivals, .. } => (ScheduleMode::OpenLoop, Some(*arrivals)),
             Demand::Log { .. } => (ScheduleMode::Log, None),
         };
         Self {
@@ -148,7 +150,7 @@ impl Schedule {
             requests: setup.requests,
             closes_connections: setup.template.closes_connections,
             seed: setup.seed,
-            method: setup.template.method.to_string(),
+            method: setup.methods(),
             paths: setup.paths.len() as u64,
         }
     }

@@ -1,14 +1,18 @@
 //! The result of a load from what its threads counted.
 
 use jiff::Timestamp;
-use kelvin_core::load::{GeneratorStats, GeneratorThread, LoadResult, OfferedLoad, SecondResult};
+use kelvin_core::load::{
+    GeneratorStats, GeneratorThread, KindResult, LoadResult, OfferedLoad, SecondResult, StageResult,
+};
 
 use crate::load::engine::ThreadResult;
 use crate::load::generator_usage;
 use crate::load::measured_load::{LatencyHistograms, MeasuredLoad, MergeData, Schedule};
-use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, latency_summary};
+use crate::load::request_mix::RequestKind;
+use crate::load::request_stats::{GroupStats, NANOSECONDS_PER_SECOND, RequestStats, latency_summary};
 use crate::load::schedule::TimeDistribution;
 use crate::load::setup::{Demand, LoadSetup};
+use crate::load::stages::mean_rate;
 use crate::load::start_time::{LoadStart, StartTime};
 
 /// The result of a load whose threads, at least one, brought these.
@@ -27,6 +31,18 @@ pub(crate) fn merged_result(
     let demand = setup.own_demand();
     let counted = CountedLoad { demand: &demand, stats: stats.expect("a load has a thread") };
     let result = LoadResult { target: setup.target_name(), series, ..counted.result(usages) };
+    let mut groups = counted.stats.groups.iter().map(GroupStats::figures);
+    let kinds = setup.kinds.iter().zip(&mut groups);
+    let kinds = kinds.map(|(RequestKind { name, weight, .. }, figures)| KindResult {
+        name: name.clone(),
+        weight: *weight,
+        figures,
+    });
+    let kinds = kinds.collect();
+    let stages = demand.stages().into_iter().zip(groups);
+    let stages =
+        stages.map(|((level, duration), figures)| StageResult { level, seconds: duration.as_secs_f64(), figures });
+    let result = LoadResult { kinds, stages: stages.collect(), ..result };
     let RequestStats { response, service, lateness, generator_delay, .. } = counted.stats;
     let scheduled_start = match setup.start {
         StartTime::Now => None,
@@ -90,7 +106,7 @@ impl CountedLoad<'_> {
     /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
     fn lost_share(&self, mean_lateness: f64, response: f64) -> f64 {
         let (delay, time) = match self.demand {
-            Demand::Users { think, .. } => {
+            Demand::Users { think, .. } | Demand::UserStages { think, .. } => {
                 (mean_lateness + self.stats.queue_delay.mean().unwrap_or(0.0), response + think.mean)
             }
             _ => (2.0 * mean_lateness, self.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * mean_lateness),
@@ -100,11 +116,15 @@ impl CountedLoad<'_> {
 
     /// What was asked for, and at what rate requests became due.
     fn offered(&self) -> OfferedLoad {
-        if let Demand::Users { users, think } = *self.demand {
-            return OfferedLoad::Users { users, think: think.mean };
+        if let Demand::Users { think, .. } | Demand::UserStages { think, .. } = *self.demand {
+            return OfferedLoad::Users { users: self.demand.max_connections(), think: think.mean };
         }
         let due_rate = self.due_count() as f64 / self.scheduled_seconds().max(f64::MIN_POSITIVE);
-        let rate = if let Demand::Rate { rate, .. } = *self.demand { rate } else { due_rate };
+        let rate = match self.demand {
+            Demand::Rate { rate, .. } => *rate,
+            Demand::RateStages { stages, .. } => mean_rate(stages),
+            _ => due_rate,
+        };
         OfferedLoad::Rate { rate, due: due_rate, delayed: self.stats.delayed }
     }
 

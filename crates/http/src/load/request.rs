@@ -44,27 +44,46 @@ pub fn parse_method(text: &str) -> Result<Method, String> {
     }
 }
 
-/// The bytes of every request.
+/// One request as it is sent.
 #[derive(Debug)]
-pub struct RequestSet {
-    requests: Vec<Vec<u8>>,
+pub struct PreparedRequest {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The number of its kind in a mix.
+    pub kind: u32,
     /// Whether answers have no body.
     pub head_only: bool,
-    /// Whether a request may be sent again if its connection ended before an answer (RFC 9110 9.2.2).
+    /// Whether it may be sent again if its connection ended before an answer (RFC 9110 9.2.2).
     pub is_idempotent: bool,
 }
 
+/// Every request, written once.
+#[derive(Debug, Default)]
+pub struct RequestSet {
+    requests: Vec<PreparedRequest>,
+}
+
 impl RequestSet {
-    /// One for each path of the server.
+    /// One for each path of the server; more are added by [`RequestSet::push`].
     pub fn new(target: &ServerUrl, template: &RequestTemplate, paths: &[String]) -> Self {
-        let (method, rest) = (&template.method, common_tail(target, template));
-        let request = |path: &String| [method.as_str().as_bytes(), b" ", path.as_bytes(), &rest].concat();
-        let requests = paths.iter().map(request).collect();
-        Self { requests, head_only: method == Method::HEAD, is_idempotent: method.is_idempotent() }
+        let mut requests = Self { requests: Vec::with_capacity(paths.len()) };
+        requests.push(target, template, 0, paths);
+        requests
     }
 
-    /// The bytes of one.
-    pub fn get(&self, number: usize) -> &[u8] {
+    /// Adds one for each path, of this kind.
+    pub fn push(&mut self, target: &ServerUrl, template: &RequestTemplate, kind: u32, paths: &[String]) {
+        let (method, rest) = (&template.method, common_tail(target, template));
+        self.requests.extend(paths.iter().map(|path| PreparedRequest {
+            bytes: [method.as_str().as_bytes(), b" ", path.as_bytes(), &rest].concat(),
+            kind,
+            head_only: method == Method::HEAD,
+            is_idempotent: method.is_idempotent(),
+        }));
+    }
+
+    /// One of them.
+    pub fn get(&self, number: usize) -> &PreparedRequest {
         &self.requests[number]
     }
 }
@@ -126,17 +145,17 @@ mod tests {
         let form = RequestTemplate { headers, body: b"hi".to_vec(), method: Method::POST, closes_connections: true };
         let requests = RequestSet::new(&target, &form, &["/a".into(), "/b?c".into()]);
         assert_eq!(
-            requests.get(1),
+            requests.get(1).bytes,
             b"POST /b?c HTTP/1.1\r\nHost: localhost:8080\r\nContent-Length: 2\r\nConnection: close\r\nuser-agent: x\r\nrange: bytes=0-9\r\n\r\nhi"
         );
-        assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
-        assert!(!requests.is_idempotent && !requests.head_only);
+        assert!(requests.get(0).bytes.starts_with(b"POST /a HTTP/1.1\r\n"));
+        assert!(!requests.get(0).is_idempotent && !requests.get(0).head_only);
         assert_eq!(requests.requests.len(), 2);
         let empty = RequestSet::new(
             &target,
             &RequestTemplate { method: Method::PUT, ..RequestTemplate::default() },
             &["/".into()],
         );
-        assert!(str::from_utf8(empty.get(0)).unwrap().contains("\r\nContent-Length: 0\r\n"));
+        assert!(str::from_utf8(&empty.get(0).bytes).unwrap().contains("\r\nContent-Length: 0\r\n"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kelvin_core::load::{LatencySummary, LoadResult, RequestErrors, Stalls};
+use kelvin_core::load::{GroupFigures, LatencySummary, LoadResult, RequestErrors, Stalls};
 use kelvin_stats::Histogram;
 
 use crate::load::series::SecondStats;
@@ -13,7 +13,7 @@ pub(crate) const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 /// How many times as long as the longest answer a request waits that gets none.
 const STUCK_FACTOR: f64 = 10.0;
 
-/// When one request was due, was sent, and was over; nanoseconds of one clock.
+/// When one request was due, was sent, and was over, in nanoseconds of one clock; and its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestTimestamps {
     pub(crate) due: u64,
@@ -21,6 +21,8 @@ pub(crate) struct RequestTimestamps {
     pub(crate) end: u64,
     /// How long of that the generator itself kept it waiting.
     pub(crate) generator_delay: u64,
+    /// The number of its kind in a mix.
+    pub(crate) kind: u32,
 }
 
 /// Why a request brought no right answer.
@@ -69,6 +71,29 @@ impl RunningMean {
     }
 }
 
+/// Counts and times of some requests in the measured time: those of one kind, or of one stage.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct GroupStats {
+    requests: u64,
+    bytes: u64,
+    failures: u64,
+    response: Histogram,
+}
+
+impl GroupStats {
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.failures += other.failures;
+        self.response.merge(&other.response);
+    }
+
+    pub(crate) fn figures(&self) -> GroupFigures {
+        let &Self { requests, bytes, failures: failed_requests, ref response } = self;
+        GroupFigures { requests, bytes, failed_requests, response: latency_summary(response) }
+    }
+}
+
 /// Counts and times of the measured time, and of connections all the time.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RequestStats {
@@ -100,6 +125,10 @@ pub(crate) struct RequestStats {
     pub(crate) lateness: Histogram,
     /// What the generator itself added to response times.
     pub(crate) generator_delay: Histogram,
+    /// Each kind of a mix, or each stage; none of a load that has neither.
+    pub(crate) groups: Vec<GroupStats>,
+    /// When each stage ends; none of a load that has no stages.
+    pub(crate) stage_ends: Vec<u64>,
     /// Requests that became due.
     pub(crate) due: u64,
     /// When the last right answer that counts was whole, and after what response time the first one could be.
@@ -119,8 +148,9 @@ pub(crate) struct RequestStats {
 }
 
 impl RequestStats {
-    pub(crate) fn new(window: Range<u64>, rule: CountingRule) -> Self {
-        Self { window, rule, min_response: u64::MAX, ..Self::default() }
+    pub(crate) fn new(window: Range<u64>, rule: CountingRule, groups: usize) -> Self {
+        let groups = (0..groups).map(|_| GroupStats::default()).collect();
+        Self { window, rule, groups, min_response: u64::MAX, ..Self::default() }
     }
 
     /// A request was sent, by the generator's own doing so late.
@@ -154,6 +184,11 @@ impl RequestStats {
             self.response.record(times.end - times.due);
             self.service.record(times.end - times.sent);
             self.generator_delay.record(times.generator_delay);
+            if let Some(group) = self.group(times) {
+                group.requests += 1;
+                group.bytes += bytes;
+                group.response.record(times.end - times.due);
+            }
         }
     }
 
@@ -162,6 +197,9 @@ impl RequestStats {
         self.add_in_flight(times);
         if !self.is_counted(times) {
             return;
+        }
+        if let Some(group) = self.group(times) {
+            group.failures += 1;
         }
         let errors = &mut self.errors;
         match failure {
@@ -195,7 +233,7 @@ impl RequestStats {
     pub(crate) fn add_unsent(&mut self, due: u64, now: u64) {
         if self.window.contains(&due) {
             self.unsent += 1;
-            self.add_wait(RequestTimestamps { due, sent: now, end: now, generator_delay: 0 });
+            self.add_wait(RequestTimestamps { due, sent: now, end: now, generator_delay: 0, kind: u32::MAX });
         }
     }
 
@@ -221,6 +259,10 @@ impl RequestStats {
     fn add_wait(&mut self, times: RequestTimestamps) {
         if self.rule == CountingRule::WhenDue && self.is_counted(times) {
             self.response.record(times.end - times.due);
+            if let Some(group) = self.group(times) {
+                group.failures += 1;
+                group.response.record(times.end - times.due);
+            }
         }
     }
 
@@ -250,6 +292,9 @@ impl RequestStats {
             (&mut self.generator_delay, &other.generator_delay),
         ] {
             times.merge(other);
+        }
+        for (group, other) in self.groups.iter_mut().zip(&other.groups) {
+            group.merge(other);
         }
         self.last_answer = self.last_answer.max(other.last_answer);
         self.min_response = self.min_response.min(other.min_response);
@@ -340,11 +385,26 @@ impl RequestStats {
         }
     }
 
+    /// What counts the request of a kind, or of a stage.
+    fn group(&mut self, times: RequestTimestamps) -> Option<&mut GroupStats> {
+        if self.stage_ends.is_empty() {
+            return self.groups.get_mut(times.kind as usize);
+        }
+        let time = self.deciding_time(times);
+        let stage = self.stage_ends.partition_point(|&end| end <= time);
+        self.groups.get_mut(stage)
+    }
+
+    /// When a request happened, as far as it decides whether it counts.
+    fn deciding_time(&self, times: RequestTimestamps) -> u64 {
+        match self.rule {
+            CountingRule::WhenEnded => times.end,
+            CountingRule::WhenDue => times.due,
+        }
+    }
+
     fn is_counted(&self, times: RequestTimestamps) -> bool {
-        self.window.contains(match self.rule {
-            CountingRule::WhenEnded => &times.end,
-            CountingRule::WhenDue => &times.due,
-        })
+        self.window.contains(&self.deciding_time(times))
     }
 
     fn add_in_flight(&mut self, times: RequestTimestamps) {
@@ -417,11 +477,12 @@ mod tests {
             sent: sent * NANOSECONDS_PER_SECOND,
             end: end * NANOSECONDS_PER_SECOND,
             generator_delay: (sent - due) * NANOSECONDS_PER_SECOND,
+            kind: 0,
         }
     }
 
     fn stats(belongs: CountingRule) -> RequestStats {
-        RequestStats::new(10 * NANOSECONDS_PER_SECOND..20 * NANOSECONDS_PER_SECOND, belongs)
+        RequestStats::new(10 * NANOSECONDS_PER_SECOND..20 * NANOSECONDS_PER_SECOND, belongs, 0)
     }
 
     #[test]
@@ -465,7 +526,7 @@ mod tests {
         // The first after 1 s, the last 9 s after the end.
         assert!((growing_delay.summary().rate() - 10.0 / 18.0).abs() < 1e-9, "{}", growing_delay.summary().rate());
         let mut short_window =
-            RequestStats::new(NANOSECONDS_PER_SECOND..NANOSECONDS_PER_SECOND + 1, CountingRule::WhenDue);
+            RequestStats::new(NANOSECONDS_PER_SECOND..NANOSECONDS_PER_SECOND + 1, CountingRule::WhenDue, 0);
         short_window.add_answer(times(1, 1, 3), 1);
         let load = short_window.summary();
         assert!(
@@ -493,7 +554,7 @@ mod tests {
         // A server that stopped: answers took a tenth of a second, then none came for seven.
         let mut stalled = stats(CountingRule::WhenEnded);
         let [due, end] = [12 * NANOSECONDS_PER_SECOND, 12 * NANOSECONDS_PER_SECOND + NANOSECONDS_PER_SECOND / 10];
-        stalled.add_answer(RequestTimestamps { due, sent: due, end, generator_delay: 0 }, 1);
+        stalled.add_answer(RequestTimestamps { due, sent: due, end, generator_delay: 0, kind: 0 }, 1);
         assert_eq!([13, 21].map(|sent| stalled.is_unanswered(times(sent, sent, 22))), [true, false]);
     }
 
@@ -505,7 +566,7 @@ mod tests {
             for millisecond in (0..10_000).filter(|millisecond| !is_silent(millisecond % 1000)) {
                 let end = 10 * NANOSECONDS_PER_SECOND + millisecond * 1_000_000;
                 tally.add_answer(
-                    RequestTimestamps { due: end - 900_000, sent: end - 900_000, end, generator_delay: 0 },
+                    RequestTimestamps { due: end - 900_000, sent: end - 900_000, end, generator_delay: 0, kind: 0 },
                     1,
                 );
             }
@@ -534,7 +595,7 @@ mod tests {
                 let sent = due + random.index_below(900_000) as u64;
                 // Time goes on by less than the next request, so that each thread records in order.
                 let end = sent + 1 + random.index_below(3_000_000) as u64;
-                RequestTimestamps { due, sent, end, generator_delay: sent - due }
+                RequestTimestamps { due, sent, end, generator_delay: sent - due, kind: 0 }
             })
             .collect();
         let record = |tally: &mut RequestStats, number: u64, times: RequestTimestamps| {

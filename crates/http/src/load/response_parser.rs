@@ -102,8 +102,9 @@ impl ResponseParser {
         Self { head_only, ..Self::default() }
     }
 
-    /// Forgets the last response.
-    pub fn restart(&mut self) {
+    /// Forgets the last response; the next is one to HEAD, or to another method.
+    pub fn restart(&mut self, head_only: bool) {
+        self.head_only = head_only;
         self.framing = BodyFraming::Head;
         self.partial.clear();
         self.answer.body = 0;

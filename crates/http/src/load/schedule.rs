@@ -11,7 +11,7 @@ use crate::load::load_share::LoadShare;
 
 /// Nanoseconds between the first requests of two users: connections that are all opened at once overflow the queue of a
 /// listening socket.
-const USER_START_SPACING: u64 = 50_000;
+pub(crate) const USER_START_SPACING: u64 = 50_000;
 
 /// Nanoseconds of a second.
 const NANOSECONDS_PER_SECOND: f64 = 1e9;
@@ -122,6 +122,11 @@ impl ClosedLoop {
             self.random = Random::new(self.random.next_u64().wrapping_add(u64::from(share.number())));
         }
         self
+    }
+
+    /// Has a user whose request was taken ask at this time instead.
+    pub(crate) fn ask_at(&mut self, user: u32, time: u64) {
+        self.due_requests.push(Reverse((time, user)));
     }
 
     /// How many have asked.

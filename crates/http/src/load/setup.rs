@@ -1,17 +1,22 @@
 //! What is asked of a server, by whom, for how long.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::load::access_pattern::AccessPattern;
+use kelvin_core::load::StageLevel;
+
+use crate::load::access_pattern::{AccessPattern, FileChooser};
 use crate::load::error::{self, call_error};
 use crate::load::load_share::LoadShare;
-use crate::load::request::RequestTemplate;
+use crate::load::request::{RequestSet, RequestTemplate};
+use crate::load::request_mix::RequestKind;
 use crate::load::schedule::{ThinkTime, TimeDistribution, arrival_times};
 use crate::load::server_url::ServerUrl;
 use crate::load::slo::MAX_DURATION;
+use crate::load::stages::{RateStage, UserStage};
 use crate::load::start_time::StartTime;
 use crate::load::tls::TlsConfig;
 use crate::load::verify::{ExpectedBody, Verify};
@@ -29,6 +34,8 @@ pub struct LoadSetup {
     pub pattern: AccessPattern,
     /// What is sent with every request.
     pub template: RequestTemplate,
+    /// Kinds of requests that are sent by their weights, instead of the template's: their paths are those of the load, in this order.
+    pub kinds: Vec<RequestKind>,
     /// How many requests, of all hosts together.
     pub demand: Demand,
     /// The part of this host.
@@ -77,6 +84,49 @@ impl LoadSetup {
         Ok(())
     }
 
+    /// Has the load send these kinds of requests.
+    pub fn mix(&mut self, kinds: Vec<RequestKind>) {
+        self.paths = kinds.iter().flat_map(|kind| kind.paths.iter().cloned()).collect();
+        self.expected_bodies = vec![None; self.paths.len()];
+        self.kinds = kinds;
+    }
+
+    /// All requests, as they are sent.
+    pub(crate) fn request_set(&self) -> RequestSet {
+        if self.kinds.is_empty() {
+            return RequestSet::new(&self.target, &self.template, &self.paths);
+        }
+        let mut requests = RequestSet::default();
+        for (number, kind) in (0..).zip(&self.kinds) {
+            requests.push(&self.target, &kind.template, number, &kind.paths);
+        }
+        requests
+    }
+
+    /// How many kinds of requests, or stages, have figures of their own.
+    pub(crate) fn group_count(&self) -> usize {
+        self.kinds.len().max(self.demand.stages().len())
+    }
+
+    /// What chooses each of them.
+    pub(crate) fn file_chooser(&self, seed: u64) -> FileChooser {
+        if self.kinds.is_empty() {
+            return FileChooser::new(self.pattern, self.paths.len(), seed);
+        }
+        let path_weight = |kind: &RequestKind| kind.weight / kind.paths.len() as f64;
+        let weights = self.kinds.iter().flat_map(|kind| vec![path_weight(kind); kind.paths.len()]);
+        FileChooser::by_weights(&weights.collect::<Vec<f64>>(), seed)
+    }
+
+    /// The methods of its requests.
+    pub(crate) fn methods(&self) -> String {
+        if self.kinds.is_empty() {
+            return self.template.method.to_string();
+        }
+        let methods: BTreeSet<&str> = self.kinds.iter().map(|kind| kind.template.method.as_str()).collect();
+        methods.into_iter().collect::<Vec<&str>>().join(", ")
+    }
+
     /// The server, as it was named.
     pub(crate) fn target_name(&self) -> String {
         let url = &self.target.url;
@@ -94,6 +144,15 @@ impl LoadSetup {
                 connections: share.count_of(connections),
             },
             Demand::Log { times, connections } => Demand::Log { times, connections: share.count_of(connections) },
+            Demand::UserStages { stages, think } => {
+                let own = |stage: &UserStage| UserStage { level: share.count_of(stage.level), ..*stage };
+                Demand::UserStages { stages: stages.iter().map(own).collect(), think }
+            }
+            Demand::RateStages { stages, arrivals, connections } => {
+                let own = |stage: &RateStage| RateStage { level: stage.level / f64::from(share.parts()), ..*stage };
+                let stages = stages.iter().map(own).collect();
+                Demand::RateStages { stages, arrivals, connections: share.count_of(connections) }
+            }
         }
     }
 }
@@ -150,6 +209,22 @@ pub enum Demand {
         /// Most connections, and so requests in flight.
         connections: u32,
     },
+    /// A closed loop whose number of users changes.
+    UserStages {
+        /// One after the other.
+        stages: Arc<[UserStage]>,
+        /// How long each user thinks after an answer.
+        think: ThinkTime,
+    },
+    /// An open loop whose rate changes.
+    RateStages {
+        /// One after the other.
+        stages: Arc<[RateStage]>,
+        /// How requests are spread over the time of each stage.
+        arrivals: TimeDistribution,
+        /// Most connections.
+        connections: u32,
+    },
     /// An open loop by the times of a log, of which each has its own path.
     Log {
         /// When each request is due, in nanoseconds from the start on, in order.
@@ -162,13 +237,13 @@ pub enum Demand {
 impl Demand {
     /// Whether requests are due whether answers come or not.
     pub fn is_open_loop(&self) -> bool {
-        !matches!(self, Self::Users { .. })
+        !matches!(self, Self::Users { .. } | Self::UserStages { .. })
     }
 
     /// How long the schedule has for this many requests: up to when the next one would be due. Users have no schedule.
     fn scheduled_duration(&self, requests: u32, seed: u64) -> Option<Duration> {
         match *self {
-            Self::Users { .. } => None,
+            Self::Users { .. } | Self::UserStages { .. } | Self::RateStages { .. } => None,
             Self::Rate { rate, arrivals: TimeDistribution::Constant, .. } => {
                 Some(Duration::from_secs_f64(f64::from(requests) / rate))
             }
@@ -179,11 +254,27 @@ impl Demand {
         }
     }
 
+    /// What each of its stages asks for, and for how long; none of a load without stages.
+    pub(crate) fn stages(&self) -> Vec<(StageLevel, Duration)> {
+        match self {
+            Self::UserStages { stages, .. } => {
+                stages.iter().map(|stage| (StageLevel::Users(stage.level), stage.duration)).collect()
+            }
+            Self::RateStages { stages, .. } => {
+                stages.iter().map(|stage| (StageLevel::Rate(stage.level), stage.duration)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Most connections.
     pub fn max_connections(&self) -> u32 {
         match *self {
             Self::Users { users, .. } => users,
-            Self::Rate { connections, .. } | Self::Log { connections, .. } => connections,
+            Self::UserStages { ref stages, .. } => stages.iter().map(|stage| stage.level).max().unwrap_or(0),
+            Self::Rate { connections, .. } | Self::Log { connections, .. } | Self::RateStages { connections, .. } => {
+                connections
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Loads on small servers with scripted behaviour.
 
 mod departures;
+mod groups;
 mod server;
 mod threads;
 #[cfg(feature = "tls")]
@@ -36,6 +37,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         unix_socket: None,
         pattern: AccessPattern::Random,
         template: RequestTemplate::default(),
+        kinds: Vec::new(),
         demand: Demand::Users { users: 2, think: ZERO_THINK_TIME },
         share: LoadShare::WHOLE,
         start: StartTime::Now,

@@ -16,6 +16,7 @@ use crate::load::merged_result::merged_result;
 use crate::load::schedule::{ClosedLoop, LimitedSchedule, OpenLoop, arrival_times};
 use crate::load::series::{SecondSeries, SecondStats};
 use crate::load::setup::{Demand, LoadSetup};
+use crate::load::stages::{StagedUsers, stage_ends, staged_arrivals};
 use crate::load::start_time::LoadStart;
 use crate::load::transport::ServerEndpoint;
 
@@ -70,6 +71,16 @@ fn run_thread(
         &Demand::Rate { rate, arrivals, .. } => {
             let requests = setup.requests.map_or(usize::MAX, |requests| requests as usize);
             let times = share.select(arrival_times(rate, arrivals, seed).take(requests));
+            thread.send_and_measure(OpenLoop::new(times, start), start, observer)
+        }
+        Demand::UserStages { stages, think } => {
+            let users = ClosedLoop::new(setup.demand.max_connections(), *think, start, seed).for_share(share);
+            let ends = stage_ends(stages).map(|end| start + end);
+            let own_stages = ends.zip(stages.iter().map(|stage| share.count_of(stage.level)));
+            thread.send_and_measure(StagedUsers::new(users, own_stages.collect()), start, observer)
+        }
+        Demand::RateStages { stages, arrivals, .. } => {
+            let times = share.select(staged_arrivals(stages, *arrivals, seed));
             thread.send_and_measure(OpenLoop::new(times, start), start, observer)
         }
         Demand::Log { times, .. } => {

@@ -10,6 +10,7 @@ use kelvin_http::load::load_share::LoadShare;
 use kelvin_http::load::schedule::TimeDistribution;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::{FailureThreshold, LatencyObjective};
+use kelvin_http::load::stages::StageList;
 use kelvin_http::load::verify::Verify;
 use kelvin_store::Tag;
 
@@ -42,6 +43,10 @@ pub struct LoadArgs {
     /// File with the path or URL of a file in each line
     #[arg(long, value_name = "LIST", conflicts_with = "replay")]
     pub files: Option<PathBuf>,
+    /// File (TOML) with kinds of requests, each with its weight, paths, method, headers and body: they are sent at random by
+    /// their weights, and have figures of their own
+    #[arg(long, value_name = "FILE", requires = "url", conflicts_with_all = ["files", "pattern", "replay", "stages", "user_stages"])]
+    pub mix: Option<PathBuf>,
     /// Order of requests: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
     #[arg(long, default_value = "random", conflicts_with = "replay")]
     pub pattern: AccessPattern,
@@ -59,6 +64,12 @@ pub struct LoadArgs {
     /// Distribution of the times between requests of --rate, or of think times
     #[arg(long, value_parser = one_of(ARRIVALS), default_value = "constant", conflicts_with = "replay")]
     pub arrivals: TimeDistribution,
+    /// Open loop whose rate changes: times and requests per second, such as 10s:100,30s:500, with figures of each stage
+    #[arg(long, value_name = "TIME:R,...", conflicts_with_all = ["users", "rate", "slo", "replay", "requests", "duration", "warm_up"])]
+    pub stages: Option<StageList<f64>>,
+    /// Closed loop whose number of users changes: times and users, such as 10s:4,30s:64, with figures of each stage
+    #[arg(long, value_name = "TIME:N,...", conflicts_with_all = ["users", "rate", "slo", "replay", "requests", "duration", "warm_up", "stages", "concurrency"])]
+    pub user_stages: Option<StageList<u32>>,
     /// Open loop: maximum connections, and so requests in flight, 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
     connections: Option<u32>,
@@ -187,7 +198,7 @@ pub struct LoadMergeArgs {
 impl LoadArgs {
     /// Whether requests are due at times, whatever their responses.
     pub fn is_open_loop(&self) -> bool {
-        !self.rate.is_empty() || self.slo.is_some() || self.replay.is_some()
+        !self.rate.is_empty() || self.slo.is_some() || self.replay.is_some() || self.stages.is_some()
     }
 
     /// The numbers of users.

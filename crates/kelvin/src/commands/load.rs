@@ -2,6 +2,7 @@
 
 mod advice;
 mod failures;
+mod groups;
 mod merge;
 mod merge_text;
 mod origin;
@@ -23,9 +24,11 @@ use kelvin_http::load::access_pattern::AccessPattern;
 use kelvin_http::load::document::{GeneratorOrigin, LoadDocument, LoadSequence, RateSearch};
 use kelvin_http::load::replay::Replay;
 use kelvin_http::load::request::{RequestTemplate, parse_header, parse_method};
+use kelvin_http::load::request_mix::parse_request_mix;
 use kelvin_http::load::schedule::ThinkTime;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::{FailureThreshold, LatencyObjective, RateBisection};
+use kelvin_http::load::stages::{StageList, total_duration};
 use kelvin_http::load::start_time::StartTime;
 use kelvin_http::load::trust::Trust;
 use kelvin_http::load::{Demand, GeneratorThreads, LoadSetup, MeasuredLoad, ServerEndpoint, tls, url_list};
@@ -76,6 +79,10 @@ fn measure_loads(args: &LoadArgs) -> CmdResult {
     if let Some(log) = &args.replay {
         replay(args, log, &mut setup)?;
     }
+    if let Some(file) = &args.mix {
+        mix(file, &mut setup)?;
+    }
+    set_stages(args, &mut setup);
     let demands = demands(args, &setup);
     check_requests(args, &demands)?;
     let connections: Vec<u32> = demands.iter().map(|demand| setup.share.count_of(demand.max_connections())).collect();
@@ -260,6 +267,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         paths,
         pattern: args.pattern,
         template: request_form(args)?,
+        kinds: Vec::new(),
         demand: rate_demand(args, 1.0),
         share: args.share.unwrap_or_default(),
         start: StartTime::Now,
@@ -293,6 +301,32 @@ fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliE
     Ok(())
 }
 
+/// Has the setup ask for the kinds of requests of a file.
+fn mix(file: &Path, setup: &mut LoadSetup) -> Result<(), CliError> {
+    let option = format!("--mix {}", file.display());
+    let text = read_named_text(file).context(&option)?;
+    // Files of bodies are named from the directory of this one.
+    let read_body = |body: &Path| read_named(&file.parent().unwrap_or(Path::new("")).join(body));
+    let kinds = parse_request_mix(&text, &setup.template, &read_body).context(option)?;
+    setup.mix(kinds);
+    Ok(())
+}
+
+/// Has the setup ask for stages, without a warm-up.
+fn set_stages(args: &LoadArgs, setup: &mut LoadSetup) {
+    if let Some(StageList(stages)) = &args.user_stages {
+        setup.duration = total_duration(stages);
+        setup.demand = Demand::UserStages { stages: stages.as_slice().into(), think: think_time(args) };
+    } else if let Some(StageList(stages)) = &args.stages {
+        setup.duration = total_duration(stages);
+        let (stages, arrivals, connections) = (stages.as_slice().into(), args.arrivals, max_connections(args));
+        setup.demand = Demand::RateStages { stages, arrivals, connections };
+    } else {
+        return;
+    }
+    setup.warm_up = Duration::ZERO;
+}
+
 /// The server and the paths of its files.
 fn target(args: &LoadArgs) -> Result<(ServerUrl, Vec<String>), CliError> {
     let Some(list) = &args.files else {
@@ -306,13 +340,17 @@ fn target(args: &LoadArgs) -> Result<(ServerUrl, Vec<String>), CliError> {
 
 /// The loads that are asked for, one after the other: the users first.
 fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
-    if args.slo.is_some() || args.replay.is_some() {
+    if args.slo.is_some() || args.replay.is_some() || args.stages.is_some() || args.user_stages.is_some() {
         return vec![setup.demand.clone()];
     }
-    let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.arrivals };
+    let think = think_time(args);
     let users = if args.users().is_empty() && args.rate.is_empty() { vec![1] } else { args.users() };
     let users = users.into_iter().map(|users| Demand::Users { users, think });
     users.chain(args.rate.iter().map(|&rate| rate_demand(args, rate))).collect()
+}
+
+fn think_time(args: &LoadArgs) -> ThinkTime {
+    ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.arrivals }
 }
 
 fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
@@ -329,7 +367,8 @@ fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     if !args.tags.is_empty() && !args.answer.is_json() {
         bail!("--tag: only JSON has tags: give --json or -o FILE.json too");
     }
-    if args.think.is_some() && args.users().is_empty() && !args.rate.is_empty() {
+    let is_rate_only = args.users().is_empty() && !args.rate.is_empty() || args.stages.is_some();
+    if args.think.is_some() && is_rate_only {
         bail!("--think: requests at a --rate have no think time: give --users");
     }
     if args.connections().is_some() && !args.is_open_loop() {
@@ -356,6 +395,7 @@ fn check_thread_count(args: &LoadArgs, demands: &[Demand], connections: &[u32]) 
     let Some((demand, connections)) = too_small.min_by_key(|(_, connections)| **connections) else { return Ok(()) };
     let (option, item) = match demand {
         Demand::Users { .. } => ("--users", "user"),
+        Demand::UserStages { .. } => ("--user-stages", "user"),
         _ => ("--connections", "connection"),
     };
     match args.share {
@@ -363,8 +403,8 @@ fn check_thread_count(args: &LoadArgs, demands: &[Demand], connections: &[u32]) 
             "--share {share}: each thread of each host needs a {item}, and this one has {connections}: give at least {option} {}",
             threads.saturating_mul(hosts)
         ),
-        None if option == "--users" => bail!(
-            "{}: each thread needs a user, and a load has {connections}: give at least --users {threads}, or fewer threads",
+        None if item == "user" => bail!(
+            "{}: each thread needs a user, and a load has {connections}: give at least {option} {threads}, or fewer threads",
             args.thread_option()
         ),
         None => bail!(

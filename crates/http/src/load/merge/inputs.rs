@@ -169,12 +169,13 @@ impl FirstFile {
 
 /// What of a schedule must be the same, in words: loads whose texts differ are not merged. Users, rates, connections and threads are added.
 fn schedule_text(load: &MeasuredLoad) -> String {
-    let Schedule { mode, distribution, closes_connections, method, paths, share, seed, .. } = &load.merge_data.schedule;
+    let MeasuredLoad { result, merge_data } = load;
+    let Schedule { mode, distribution, closes_connections, method, paths, share, seed, .. } = &merge_data.schedule;
     let distribution = match distribution {
         Some(TimeDistribution::Exponential) => "exponential",
         _ => "constant",
     };
-    let load = match (mode, load.result.offered) {
+    let schedule = match (mode, result.offered) {
         (ScheduleMode::ClosedLoop, OfferedLoad::Users { think, .. }) if think > 0.0 => {
             let think = think / 1e9;
             format!("of users with {distribution} think times of {think} s")
@@ -187,7 +188,15 @@ fn schedule_text(load: &MeasuredLoad) -> String {
     // Parts of one schedule are drawn from one seed.
     let share = share.map_or_else(String::new, |share| format!(", in {} shares with --seed {seed}", share.of));
     let connections = if *closes_connections { ", over a connection each" } else { "" };
-    format!("{load}, {method}{files}{connections}{share}")
+    let kinds = load_parts("kinds", result.kinds.iter().map(|kind| format!("{}:{}", kind.name, kind.weight)));
+    let stages = load_parts("stages", result.stages.iter().map(|stage| stage.seconds.to_string()));
+    format!("{schedule}, {method}{files}{kinds}{stages}{connections}{share}")
+}
+
+/// Parts of a load after another text, such as `, kinds list:80 buy:20`; nothing if there are none.
+fn load_parts(name: &str, parts: impl Iterator<Item = String>) -> String {
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { String::new() } else { format!(", {name} {}", parts.join(" ")) }
 }
 
 fn check_origin(origin: &GeneratorOrigin) -> Result<(), MergeError> {
@@ -204,9 +213,9 @@ fn check_origin(origin: &GeneratorOrigin) -> Result<(), MergeError> {
 fn check_load(load: &MeasuredLoad) -> Result<u64, MergeError> {
     let MeasuredLoad { result, merge_data } = load;
     let LoadResult { seconds, answer_seconds, requests, unanswered, connections, resent, errors, .. } = result;
-    check_texts(
-        [&result.target, &merge_data.schedule.method].into_iter().chain(&result.interrupted).chain(&errors.first),
-    )?;
+    let kind_names = result.kinds.iter().map(|kind| &kind.name);
+    let texts = [&result.target, &merge_data.schedule.method].into_iter().chain(kind_names);
+    check_texts(texts.chain(&result.interrupted).chain(&errors.first))?;
     for (name, seconds) in [("seconds", *seconds), ("answer_seconds", *answer_seconds)] {
         check((0.0..=MAX_SECONDS).contains(&seconds), || format!("{name}: it must be from 0 to {MAX_SECONDS}"))?;
     }

@@ -12,6 +12,7 @@ use kelvin_http::load::document::RateSearch;
 
 use super::advice::generator_advice;
 use super::failures::Failures;
+use super::groups;
 use super::placement::GeneratorPlacement;
 use super::sentence::{load_name, offered_text, time_text, write_paragraph};
 use super::table::{self, write_latencies};
@@ -39,10 +40,11 @@ pub fn progress_text(setup: &LoadSetup, series: &[SecondResult]) -> String {
 
 /// Writes a load.
 pub fn write_load(load: &LoadResult, placement: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
-    write_paragraph(
-        out,
-        format_args!("{}: {}, {}", load.target, offered_text(&load.offered), units::seconds(load.seconds)),
-    )?;
+    let offered = match load.stages.len() as u64 {
+        0 => offered_text(&load.offered),
+        count => plural(count, "stage"),
+    };
+    write_paragraph(out, format_args!("{}: {offered}, {}", load.target, units::seconds(load.seconds)))?;
     if let Some(signal) = &load.interrupted {
         write_paragraph(out, format_args!("ended early by {signal}"))?;
     }
@@ -63,6 +65,7 @@ pub fn write_load(load: &LoadResult, placement: &GeneratorPlacement, out: &mut d
     writeln!(out)?;
     write_table(load, out)?;
     writeln!(out)?;
+    groups::write_groups(load, out)?;
     write_generator(load, placement, out)?;
     write_placement(placement, out)
 }
