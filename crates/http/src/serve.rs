@@ -3,6 +3,7 @@
 //! What a request gets is apart from how its bytes move: a [`connection`] is fed what arrives and returns what is to be sent, and a
 //! [`site`] answers from the files below a [`document_root`], of which nothing outside is ever opened.
 mod accept;
+pub mod access_log;
 pub mod body;
 pub mod conditional;
 pub mod connection;

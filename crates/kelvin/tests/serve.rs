@@ -224,6 +224,15 @@ fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
+/// All that comes for this.
+fn exchange(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// Waits for what comes in the time of another process.
 fn wait_until(mut condition: impl FnMut() -> bool) {
     let is_met = (0..3000).any(|_| {
@@ -377,11 +386,8 @@ fn server_with_stats(root: &Path, arguments: &[&str]) -> (ServerProcess, String)
 
 /// What it knows of its requests.
 fn parse_stats(stats_address: &str) -> ServerStats {
-    let mut stream = TcpStream::connect(stats_address).unwrap();
     let fields = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdef";
-    write!(stream, "GET /.kelvin/stats HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = exchange(stats_address, &format!("GET /.kelvin/stats HTTP/1.1\r\n{fields}\r\n\r\n"));
     let json = answer.split_once("\r\n\r\n").unwrap().1;
     ResourceSnapshot::from_json(json.as_bytes()).unwrap().server.unwrap()
 }
@@ -485,6 +491,64 @@ fn forbidden_io_uring_is_one_line() {
     assert!(message.starts_with("kelvin: --model uring: io_uring is not allowed here, by the sysctl"), "{message}");
 }
 
+/// The requests of the lines of an access log.
+fn logged_requests(path: &Path) -> Vec<String> {
+    let log = fs::read_to_string(path).unwrap();
+    log.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn access_log_is_reopened_by_sigusr1() {
+    let (top, logs) = (make_site(), tempfile::tempdir().unwrap());
+    let [path, renamed] = ["access.log", "access.log.1"].map(|name| logs.path().join(name));
+    let server = ServerProcess::start(top.path(), &["--access-log", path.to_str().unwrap(), "--log-format", "common"]);
+    let get = |path: &str| exchange(&server.address, &format!("GET {path} HTTP/1.0\r\n\r\n"));
+    assert!(get("/a%20b.txt").ends_with("0123456789"));
+    fs::rename(&path, &renamed).unwrap();
+    let process = server.child.id().to_string();
+    assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
+    wait_until(|| path.exists());
+    assert!(get("/none").starts_with("HTTP/1.1 404"));
+    let (status, log) = server.end("-TERM");
+    assert!(status == Some(0) && !log.contains("access log"), "{log}");
+    assert_eq!(logged_requests(&renamed), ["GET /a%20b.txt HTTP/1.0"]);
+    assert_eq!(logged_requests(&path), ["GET /none HTTP/1.0"]);
+    assert!(fs::read_to_string(&renamed).unwrap().ends_with("\" 200 10\n"));
+}
+
+#[test]
+fn full_disk_of_access_log_is_reported_once() {
+    let top = make_site();
+    let server = ServerProcess::start(top.path(), &["--access-log", "/dev/full"]);
+    for _ in 0..3 {
+        assert!(exchange(&server.address, "GET /a%20b.txt HTTP/1.0\r\n\r\n").ends_with("0123456789"));
+    }
+    let (status, log) = server.end("-TERM");
+    let notices: Vec<&str> = log.lines().filter(|line| line.contains("access log")).collect();
+    assert_eq!(
+        (status, notices),
+        (
+            Some(0),
+            vec![
+                "kelvin: access log /dev/full: lines are lost: No space left on device (os error 28)",
+                "kelvin: access log /dev/full: 3 lines were lost",
+            ]
+        )
+    );
+}
+
+#[test]
+fn access_log_goes_to_standard_output() {
+    let top = make_site();
+    let mut server = ServerProcess::start(top.path(), &["--access-log", "-"]);
+    exchange(&server.address, "GET /none HTTP/1.0\r\nUser-Agent: a\r\n\r\n");
+    let line = server.line();
+    assert!(
+        line.starts_with("127.0.0.1 - - [") && line.ends_with("] \"GET /none HTTP/1.0\" 404 14 \"-\" \"a\""),
+        "{line}"
+    );
+}
+
 #[test]
 fn unservable_directory_is_one_line() {
     let top = make_site();
@@ -517,6 +581,10 @@ fn unservable_directory_is_one_line() {
     let message = refusal(&[root, "--congestion-control", "nosuch"]);
     assert!(message.starts_with("kelvin: --congestion-control nosuch: this kernel has no such"), "{message}");
     assert!(refusal(&[root, "--threads", "0"]).contains("from 1 to 1024"));
+    assert!(refusal(&[root, "--access-log", "/none/a"]).starts_with("kelvin: --access-log /none/a: No such file"));
+    assert!(refusal(&[root, "--access-log", "-", "--json"]).contains("--json prints there as well: give a file"));
+    assert!(refusal(&[root, "--access-log", "-", "--log-format", "x"]).contains("it must be one of common, combined"));
+    assert!(refusal(&[root, "--log-format", "common"]).contains("--access-log <FILE>"));
     let stats_refusal = |file: &str| refusal(&[root, "--expose-stats", "--token-file", file]);
     assert!(refusal(&[root, "--expose-stats"]).contains("--token-file <FILE>"));
     assert!(refusal(&[root, "--token-file", "x"]).contains("--expose-stats"));

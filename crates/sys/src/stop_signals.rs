@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag that the supervisor checks.
+//! SIGINT, SIGTERM and SIGHUP, and SIGUSR1 of servers, as flags that the supervisor checks.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -11,12 +11,18 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 static IS_REOPEN_REQUESTED: AtomicBool = AtomicBool::new(false);
 
+static IS_LOG_REOPEN_REQUESTED: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn note_stop(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
 extern "C" fn note_reopen(_: libc::c_int) {
     IS_REOPEN_REQUESTED.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn note_log_reopen(_: libc::c_int) {
+    IS_LOG_REOPEN_REQUESTED.store(true, Ordering::Relaxed);
 }
 
 /// From now on exceeding `ulimit -f` is an error of the write instead of a signal, as the Rust runtime does for a
@@ -36,18 +42,25 @@ pub fn install_handlers() -> Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().try_for_each(|signal| handle(signal, note_stop))
 }
 
-/// Like `install_handlers`, but SIGHUP asks to read anew what was opened, as servers do: see [`take_reopen_request`].
+/// Like `install_handlers`, but SIGHUP asks to read anew what was opened, as servers do: see [`take_reopen_request`]. SIGUSR1 asks to open
+/// log files anew: see [`take_log_reopen_request`].
 ///
 /// # Errors
 /// Those of sigaction.
 pub fn install_server_handlers() -> Result<()> {
     [libc::SIGINT, libc::SIGTERM].into_iter().try_for_each(|signal| handle(signal, note_stop))?;
-    handle(libc::SIGHUP, note_reopen)
+    handle(libc::SIGHUP, note_reopen)?;
+    handle(libc::SIGUSR1, note_log_reopen)
 }
 
 /// Whether SIGHUP has come since this was asked last, under [`install_server_handlers`].
 pub fn take_reopen_request() -> bool {
     IS_REOPEN_REQUESTED.swap(false, Ordering::Relaxed)
+}
+
+/// Whether SIGUSR1 has come since this was asked last, under [`install_server_handlers`].
+pub fn take_log_reopen_request() -> bool {
+    IS_LOG_REOPEN_REQUESTED.swap(false, Ordering::Relaxed)
 }
 
 /// Has a function handle a signal, unless that is ignored.

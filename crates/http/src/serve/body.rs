@@ -24,6 +24,16 @@ pub enum Body {
     Multipart(Box<MultipartRanges>),
 }
 
+impl Body {
+    /// Bytes of it.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::FileRange(part) => part.range.end - part.range.start,
+            Self::Multipart(parts) => parts.length(),
+        }
+    }
+}
+
 /// Several parts of one file, each with a heading, as multipart/byteranges (RFC 9110, section 14.6).
 #[derive(Debug)]
 pub struct MultipartRanges {
@@ -42,11 +52,15 @@ impl MultipartRanges {
 
     /// The header fields that describe them, and the empty line.
     pub fn head(&self) -> String {
-        let boundary = &self.boundary;
+        let (boundary, length) = (&self.boundary, self.length());
+        format!("Content-Type: multipart/byteranges; boundary={boundary}\r\nContent-Length: {length}\r\n\r\n")
+    }
+
+    /// Bytes of all parts that are left, with their headings and the ending.
+    fn length(&self) -> u64 {
         let contents: u64 = self.ranges.as_slice().iter().map(|range| range.end - range.start).sum();
         let headings = self.ranges.as_slice().iter().map(|range| self.heading(range).len()).sum::<usize>();
-        let length = contents + (headings + self.ending().len()) as u64;
-        format!("Content-Type: multipart/byteranges; boundary={boundary}\r\nContent-Length: {length}\r\n\r\n")
+        contents + (headings + self.ending().len()) as u64
     }
 
     /// The next part, after its heading was appended; `None` after the ending was.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use rustix::io::{Errno, pread};
 
+use crate::serve::access_log::ConnectionLog;
 use crate::serve::body::{Body, FileRange, MultipartRanges};
 use crate::serve::open_file_cache::OpenFile;
 use crate::serve::request::{downgrade_to_1_1, parse_request};
@@ -40,6 +41,8 @@ pub struct Connection {
     pub(crate) bytes_sent: u64,
     /// What counts its requests, if it is tracked.
     pub(crate) tracker: Option<RequestTracker>,
+    /// What logs its requests, if that is asked for.
+    pub(crate) log: Option<Box<ConnectionLog>>,
     /// Whether its client is on this host.
     pub(crate) is_local: bool,
     /// By which calls the last answer goes or went, if that was chosen for it.
@@ -192,7 +195,11 @@ impl Connection {
                 // The one before was not waited for, and so nobody knows when it was taken.
                 self.bulk_response = None;
                 let begin = self.output.len();
-                match site.answer(&request, &mut self.output) {
+                let body = site.answer(&request, &mut self.output);
+                if let Some(log) = &mut self.log {
+                    log.add_answer(request.head, &self.output[begin..], body.as_ref().map_or(0, Body::length));
+                }
+                match body {
                     None => {}
                     Some(Body::FileRange(part)) => self.file_range = Some(part),
                     Some(Body::Multipart(parts)) => self.more_ranges = Some(parts),
@@ -212,6 +219,8 @@ impl Connection {
         let begin = self.output.len();
         site.refuse(status, &mut self.output);
         self.tracker.iter_mut().for_each(|tracker| tracker.add_answer(&self.output[begin..]));
+        let request = &self.input[self.consumed..];
+        self.log.iter_mut().for_each(|log| log.add_answer(request, &self.output[begin..], 0));
         self.consumed = self.input.len();
         self.close_when_sent = true;
     }
@@ -329,6 +338,7 @@ impl Connection {
     #[inline]
     pub fn mark_sent(&mut self, bytes: usize) {
         self.bytes_sent += bytes as u64;
+        self.log.iter_mut().for_each(|log| log.mark_sent(bytes as u64));
         if self.sent < self.output.len() {
             self.sent += bytes;
         } else if let Some(range) = &mut self.file_range {

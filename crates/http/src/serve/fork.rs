@@ -70,6 +70,8 @@ pub struct ForkServer {
     pub status: ForkStatus,
     /// Where it passes its connections, if they are tracked.
     pub fd_receiver: Option<FdReceiver>,
+    /// Where it passes lines of the access log, if there is one.
+    pub log_receiver: Option<OwnedFd>,
 }
 
 impl ForkServer {
@@ -81,6 +83,9 @@ impl ForkServer {
         let lists = ListingCache::for_processes().map_err(Error::call("make a file in memory"))?;
         service.site.listings = Arc::new(lists);
         let (fd_sender, fd_receiver) = service.sampler.as_ref().map(|_| fd_channel()).transpose()?.unzip();
+        let log_channel = service.access_log.as_ref().map(|log| log.forwarding()).transpose()?;
+        let (forwarding_log, log_receiver) = log_channel.unzip();
+        let access_log = std::mem::replace(&mut service.access_log, forwarding_log.map(Arc::new));
         let threads = fork_image::thread_count().map_err(Error::call("count threads"))?;
         if threads != 1 {
             return Err(Error::ForkWithThreads(threads));
@@ -89,7 +94,9 @@ impl ForkServer {
         let status = ForkStatus(Arc::new(shared));
         let accept = || ForkAcceptor::new(service, fd_sender, &status).map_or(1, ForkAcceptor::run);
         let child = fork_worker(accept).map_err(Error::call("fork"))?;
-        Ok(Self { child: Some(child), status, fd_receiver })
+        // Its processes alone hold the other end, so that their last line is followed by the end.
+        service.access_log = access_log;
+        Ok(Self { child: Some(child), status, fd_receiver, log_receiver })
     }
 
     /// Waits until it is to end, and until it has.

@@ -29,6 +29,8 @@ pub struct HttpRequest<'a> {
     pub keep_alive: bool,
     /// The fields that decide what is sent.
     pub fields: RequestFields<'a>,
+    /// All of it as it arrived: see [`field_values`] for what is rarely asked for.
+    pub head: &'a [u8],
 }
 
 /// The header fields that decide what is sent.
@@ -67,7 +69,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseResult<
             if line_feeds.any(|index| index == 0 || bytes[index - 1] != b'\r') {
                 return Err(StatusCode::BAD_REQUEST);
             }
-            Ok(Some((validate(&parsed, limits)?, length)))
+            Ok(Some((HttpRequest { head: &bytes[..length], ..validate(&parsed, limits)? }, length)))
         }
         Ok(httparse::Status::Partial) if !is_too_large(bytes, limits) => Ok(None),
         Ok(_) => Err(too_large_status(bytes, limits)),
@@ -101,8 +103,18 @@ fn too_large_status(bytes: &[u8], limits: &ServerLimits) -> StatusCode {
     }
 }
 
+/// The values of all header fields of this name, in the head of a request that was parsed.
+pub(crate) fn field_values<'a>(head: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let lines = head.split(|&byte| byte == b'\n');
+    lines.filter_map(move |line| {
+        let (field, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":").filter(|_| field.eq_ignore_ascii_case(name.as_bytes()))?;
+        Some(value.trim_ascii())
+    })
+}
+
 /// The first line, if it is complete; empty ones before it are skipped.
-fn first_line(bytes: &[u8]) -> Option<&[u8]> {
+pub(crate) fn first_line(bytes: &[u8]) -> Option<&[u8]> {
     let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte))?;
     let end = memchr::memchr(b'\n', &bytes[begin..])?;
     Some(&bytes[begin..begin + end])
@@ -165,7 +177,8 @@ fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Re
         return Err(StatusCode::BAD_REQUEST);
     }
     // A host in the target overrules the field (RFC 9112, section 3.2.2).
-    Ok(HttpRequest { is_head, path, query, host: target_host.or(host), is_http_1_1, keep_alive, fields: scan.fields })
+    let (host, fields) = (target_host.or(host), scan.fields);
+    Ok(HttpRequest { is_head, path, query, host, is_http_1_1, keep_alive, fields, head: &[] })
 }
 
 /// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
@@ -272,6 +285,14 @@ mod tests {
         assert_eq!((request.is_head, request.path, request.keep_alive), (false, "/a/b%20c", true));
         assert_eq!((request.fields.range, request.fields.if_none_match), (Some("bytes=0-1"), Some("\"z\"")));
         assert!(parse_valid("\r\nHEAD / HTTP/1.0\r\n\r\n").is_head);
+    }
+
+    #[test]
+    fn field_values_are_found_by_their_whole_name() {
+        let text = "\r\nGET /accept:x HTTP/1.1\r\nHost: a\r\nACCEPT: b , c\r\nAccept-Encoding: d\r\naccept:\r\nX: accept: e\r\n\r\n";
+        let values: Vec<&[u8]> = field_values(parse_valid(text).head, "accept").collect();
+        assert_eq!(values, [&b"b , c"[..], b""]);
+        assert_eq!(field_values(parse_valid(text).head, "cookie").next(), None);
     }
 
     #[test]

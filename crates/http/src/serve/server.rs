@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::serve::accept::bind_listener;
+use crate::serve::access_log::AccessLog;
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::epoll::EpollSelector;
 use crate::serve::error::{Error, Result};
@@ -94,7 +95,7 @@ impl ServerSetup {
     }
 }
 
-/// Who may ask, and for what besides files.
+/// Who may ask, for what besides files, and where that is logged.
 #[derive(Default)]
 pub struct ServerAccess {
     /// Names by which the server may be asked besides its own: see [`AllowedHosts::for_address`].
@@ -102,6 +103,8 @@ pub struct ServerAccess {
     /// Who may read what it uses. That is answered at an address of its own, and nothing below `.kelvin` in the root is served then.
     /// Each connection that is tracked needs two descriptors, and so there are fewer of them.
     pub stats_access: Option<StatsAccess>,
+    /// Where requests are logged.
+    pub access_log: Option<Arc<AccessLog>>,
 }
 
 /// A server that listens.
@@ -155,6 +158,7 @@ impl Server {
             files_per_thread: cache_limits.per_thread,
             file_budget: Arc::new(FileBudget::new(cache_limits.total)),
             sampler: sampler.transpose()?,
+            access_log: access.access_log,
         };
         let is_forking = setup.model == ServerModel::Fork;
         let fork_server = is_forking.then(|| ForkServer::start(&mut service)).transpose()?;
@@ -216,6 +220,17 @@ impl Server {
     /// # Errors
     /// What kept the threads from being started.
     pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
+        let access_log = self.service.access_log.clone();
+        let log_receiver = self.fork_server.as_mut().and_then(|server| server.log_receiver.take());
+        if let Some(log) = &access_log {
+            log.start(log_receiver)?;
+        }
+        let totals = self.serve_until(is_over);
+        access_log.iter().for_each(|log| log.finish());
+        totals
+    }
+
+    fn serve_until(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
         let workers = (self.model == ServerModel::Pool).then_some(self.service.threads as u32);
         let fd_receiver = self.fork_server.as_mut().and_then(|server| server.fd_receiver.take());
         // Its threads go on until the end of this one.

@@ -96,6 +96,7 @@ impl StatsServer {
             site,
             send_strategy: SendStrategy::ReadWrite,
             sampler: None,
+            access_log: None,
             ..server.clone()
         };
         threads.add("stats", move |shutdown| {

@@ -14,6 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
 
+use crate::serve::access_log::{AccessLog, ConnectionLog};
 use crate::serve::connection::{Connection, LargeBuffers, NextIo};
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::in_flight_sampler::InFlightSampler;
@@ -48,6 +49,8 @@ pub(crate) struct Service {
     pub file_budget: Arc<FileBudget>,
     /// Where connections are registered, if they are tracked. Then nothing is served below `.kelvin` in the root.
     pub sampler: Option<Arc<InFlightSampler>>,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<AccessLog>>,
 }
 
 /// What a server did.
@@ -108,6 +111,8 @@ pub struct WorkerContext {
     pub stats: ServerTotals,
     /// Where connections are registered, if they are watched.
     pub sampler: Option<Arc<InFlightSampler>>,
+    /// Where requests are logged, if they are.
+    access_log: Option<Arc<AccessLog>>,
     /// Who was turned away, and when: one whose request is still to come must not be reset before it has read why.
     lingering: VecDeque<(Instant, RejectedClient)>,
 }
@@ -124,6 +129,7 @@ impl WorkerContext {
             buffers: LargeBuffers::default(),
             stats: ServerTotals::default(),
             sampler: service.sampler.clone(),
+            access_log: service.access_log.clone(),
             lingering: VecDeque::new(),
         }
     }
@@ -142,7 +148,8 @@ impl WorkerContext {
     /// A client over this socket, that is served from now on.
     pub fn new_client(&self, socket: impl AsFd, tracker: Option<RequestTracker>, now: Instant) -> ClientState {
         let is_local = self.sender.chooser.is_some() && is_local(&socket).unwrap_or(false);
-        let connection = Connection::with_tracker(tracker, is_local);
+        let mut connection = Connection::with_tracker(tracker, is_local);
+        connection.log = self.access_log.as_ref().map(|log| Box::new(ConnectionLog::new(log, &socket)));
         let progress = SendProgress::start(now, 0);
         ClientState { connection, has_ended: false, is_lingering: false, last_active: now, progress }
     }

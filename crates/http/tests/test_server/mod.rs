@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,11 +36,21 @@ enum TestServerBackend {
 
 impl TestServer {
     pub fn start(root: &Path, setup: ServerSetup) -> Self {
-        if setup.model == ServerModel::Fork { Self::fork(root, setup) } else { Self::spawn(root, setup) }
+        Self::start_with(root, setup, ServerAccess::default)
+    }
+
+    pub fn start_with(root: &Path, setup: ServerSetup, access: impl FnOnce() -> ServerAccess) -> Self {
+        match setup.model {
+            ServerModel::Fork => Self::fork_with(root, setup, access),
+            _ => Self::run(Server::listen(LOOPBACK, root, setup, access()).unwrap()),
+        }
     }
 
     pub fn spawn(root: &Path, setup: ServerSetup) -> Self {
-        let server = listen(root, setup);
+        Self::run(Server::listen(LOOPBACK, root, setup, ServerAccess::default()).unwrap())
+    }
+
+    fn run(server: Server) -> Self {
         let (address, is_over) = (server.address().unwrap(), Arc::new(AtomicBool::new(false)));
         let shutdown_flag = Arc::clone(&is_over);
         let thread = std::thread::spawn(move || server.serve(|| shutdown_flag.load(Ordering::Relaxed)).unwrap());
@@ -49,9 +59,13 @@ impl TestServer {
 
     /// In a process of one thread, with nothing of other tests.
     pub fn fork(root: &Path, setup: ServerSetup) -> Self {
+        Self::fork_with(root, setup, ServerAccess::default)
+    }
+
+    fn fork_with(root: &Path, setup: ServerSetup, access: impl FnOnce() -> ServerAccess) -> Self {
         let ((wait, end), (reader, writer)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
         let child = fork_worker_with(&[wait.as_fd(), writer.as_fd()], || {
-            let server = listen(root, setup);
+            let server = Server::listen(LOOPBACK, root, setup, access()).unwrap();
             writeln!(&writer, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
             let is_over = || kelvin_sys::poll::wait_readable(wait.as_fd(), Duration::ZERO).unwrap();
             let ServerTotals { requests, bytes, connections, refused, bulk: choices } = server.serve(is_over).unwrap();
@@ -119,9 +133,8 @@ impl TestServerBackend {
     }
 }
 
-fn listen(root: &Path, setup: ServerSetup) -> Server {
-    Server::listen("127.0.0.1:0".parse().unwrap(), root, setup, ServerAccess::default()).unwrap()
-}
+/// A port of this host that the system chooses.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn read_line(reader: &mut BufReader<PipeReader>) -> String {
     let mut line = String::new();
@@ -212,7 +225,7 @@ pub fn is_event_loop(model: ServerModel) -> bool {
 /// Whether there is an io_uring; where there is none, that is reported.
 pub fn has_ring() -> bool {
     let setup = ServerSetup { model: ServerModel::Uring, ..ServerSetup::with_threads(1) };
-    match Server::listen("127.0.0.1:0".parse().unwrap(), Path::new("/"), setup, ServerAccess::default()) {
+    match Server::listen(LOOPBACK, Path::new("/"), setup, ServerAccess::default()) {
         Ok(_) => true,
         Err(error @ Error::NoUring { .. }) => {
             MissingRequirement::machine(error).report_skip("kelvin serve --model uring");

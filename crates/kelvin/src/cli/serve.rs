@@ -1,11 +1,13 @@
 //! The arguments of `kelvin serve`.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use kelvin_core::quantity::MinProgress;
 use kelvin_http::serve::ServerModel;
+use kelvin_http::serve::access_log::{LogFormat, LogTarget};
 use kelvin_http::serve::host::HostName;
 use kelvin_http::serve::send_strategy::SendStrategy;
 
@@ -52,6 +54,12 @@ pub struct ServeArgs {
     /// Close the connection of a client that receives fewer bytes of an answer in this time
     #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]
     pub min_progress: MinProgress,
+    /// Append a line for each answered request to this file, or with - to standard output
+    #[arg(long, value_name = "FILE", value_parser = parse_log_target)]
+    pub access_log: Option<LogTarget>,
+    /// Format of its lines, as of nginx and Apache: common, or combined (with Referer and User-Agent)
+    #[arg(long, value_name = "FORMAT", default_value_t, requires = "access_log")]
+    pub log_format: LogFormat,
     /// Answer GET /.kelvin/stats with the resource use of this host and the server, to clients with the token; serve
     /// nothing below .kelvin in ROOT
     #[arg(long, requires = "token_file")]
@@ -79,6 +87,10 @@ impl ServeArgs {
 
 /// The port of an address that has none: the one that is usual beside 80, which belongs to root.
 const DEFAULT_PORT: u16 = 8080;
+
+fn parse_log_target(text: &str) -> Result<LogTarget, Infallible> {
+    Ok(if text == "-" { LogTarget::StandardOutput } else { LogTarget::File(text.into()) })
+}
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     kelvin_transfer::wire::address::parse_with_default_port(text, DEFAULT_PORT)

@@ -1,6 +1,9 @@
 //! `kelvin serve`: the files below a directory over HTTP.
 
+use std::sync::Arc;
+
 use kelvin_core::json;
+use kelvin_http::serve::access_log::{AccessLog, LogTarget};
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
 use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
@@ -25,7 +28,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     stop_signals::install_server_handlers()?;
     // With fewer descriptors it serves fewer clients, and reports their number.
     let _ = kelvin_sys::process::raise_open_file_limit();
-    let server = listen(args)?;
+    let access_log = open_access_log(args)?;
+    let server = listen(args, access_log.clone())?;
     let address = server.address()?;
     let stats = server.stats_address()?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
@@ -45,7 +49,12 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
         log.note(format_args!("serving statistics to clients with the token at http://{}{STATS_PATH}", UrlAddr(stats)));
     }
     let reopen = server.reopener();
+    let note_about_log = || access_log.iter().flat_map(|log| log.take_notices()).for_each(|notice| log.note(notice));
     let result = server.serve(|| {
+        note_about_log();
+        if stop_signals::take_log_reopen_request() {
+            access_log.iter().for_each(|log| log.request_reopen());
+        }
         if stop_signals::take_reopen_request() {
             match reopen() {
                 Ok(()) => log.note(format_args!("reopened {root}")),
@@ -54,6 +63,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
         }
         stop_signals::stop_signal().is_some()
     });
+    note_about_log();
     if let Ok(totals) = &result {
         log.note(summary_text(totals));
         choice_texts(&totals.bulk).iter().for_each(|line| log.note(line));
@@ -83,8 +93,19 @@ struct ServedTotals {
     refused: u64,
 }
 
-fn listen(args: &ServeArgs) -> Result<Server, CliError> {
-    let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)? };
+/// The access log, if one is asked for.
+fn open_access_log(args: &ServeArgs) -> Result<Option<Arc<AccessLog>>, CliError> {
+    let Some(target) = &args.access_log else { return Ok(None) };
+    let argument = || format!("--access-log {target}");
+    if args.json && *target == LogTarget::StandardOutput {
+        return Err(CliError::new(argument(), "--json prints there as well: give a file"));
+    }
+    let log = AccessLog::open(target.clone(), args.log_format);
+    log.map(Arc::new).map(Some).map_err(|error| CliError::new(argument(), error))
+}
+
+fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server, CliError> {
+    let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)?, access_log };
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let listening = Server::listen(args.listen, &args.root, setup(args)?, access);
     let server = listening.map_err(|error| match error {
