@@ -5,8 +5,10 @@
 mod accept;
 pub mod access_log;
 pub mod body;
+pub mod cache_control;
 pub mod conditional;
 pub mod connection;
+mod content_coding;
 mod counter_slot;
 pub mod decoded_path;
 pub mod document_root;

@@ -550,6 +550,27 @@ fn access_log_goes_to_standard_output() {
 }
 
 #[test]
+fn curl_decodes_a_precompressed_file() {
+    let top = make_site();
+    let text = "0123456789".repeat(1000);
+    fs::write(top.path().join("text.css"), &text).unwrap();
+    let Some(output) = run_client("gzip", "gzip", &["-k", top.path().join("text.css").to_str().unwrap()]) else {
+        return;
+    };
+    assert!(output.status.success());
+    let server = ServerProcess::start(top.path(), &["--precompressed", "--cache-control", ".css:max-age=60"]);
+    let url = server.url("/text.css");
+    let Some(content) = curl(&["--compressed", &url]) else { return };
+    assert_eq!(content, text);
+    let head = curl(&["-I", "-H", "Accept-Encoding: gzip", &url]).unwrap();
+    for field in
+        ["Content-Encoding: gzip", "Vary: Accept-Encoding", "Cache-Control: max-age=60", "Content-Type: text/css"]
+    {
+        assert!(head.contains(field), "{field}: {head}");
+    }
+}
+
+#[test]
 fn unservable_directory_is_one_line() {
     let top = make_site();
     let refusal = |arguments: &[&str]| {
@@ -585,6 +606,9 @@ fn unservable_directory_is_one_line() {
     assert!(refusal(&[root, "--access-log", "-", "--json"]).contains("--json prints there as well: give a file"));
     assert!(refusal(&[root, "--access-log", "-", "--log-format", "x"]).contains("it must be one of common, combined"));
     assert!(refusal(&[root, "--log-format", "common"]).contains("--access-log <FILE>"));
+    assert!(refusal(&[root, "--cache-control", "maxage=1"]).contains("'maxage' is no directive of an answer"));
+    let message = refusal(&[root, "--cache-control", "public", "--cache-control", "private"]);
+    assert_eq!(message, "kelvin: --cache-control: give one value for all names\n");
     let stats_refusal = |file: &str| refusal(&[root, "--expose-stats", "--token-file", file]);
     assert!(refusal(&[root, "--expose-stats"]).contains("--token-file <FILE>"));
     assert!(refusal(&[root, "--token-file", "x"]).contains("--expose-stats"));

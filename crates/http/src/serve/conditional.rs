@@ -25,6 +25,12 @@ impl Validators {
         Self { tag: format!("\"{seconds:x}.{nanoseconds:x}-{size:x}\""), modified }
     }
 
+    /// Those of a representation that has this content coding: its tag is no other one's.
+    pub(crate) fn of_coding(mut self, coding: &str) -> Self {
+        self.tag.insert_str(self.tag.len() - 1, &format!("-{coding}"));
+        self
+    }
+
     /// Whether the file must not be sent as it is asked for, and what is answered instead (section 13.2.2).
     pub fn evaluate_preconditions(&self, fields: &RequestFields<'_>) -> Option<StatusCode> {
         let fails = match (fields.if_match, fields.if_unmodified_since.and_then(parse_http_date)) {

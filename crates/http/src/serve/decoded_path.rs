@@ -48,6 +48,11 @@ impl DecodedPath {
         self.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
+    /// What is beside it, by a name that has this ending as well.
+    pub(crate) fn with_ending(&self, ending: &str) -> Self {
+        Self { path: [&self.path, ending.as_bytes()].concat(), is_directory: self.is_directory }
+    }
+
     /// Whether its first name is this one.
     pub fn begins_with(&self, name: &[u8]) -> bool {
         self.path.split(|&byte| byte == b'/').next() == Some(name)

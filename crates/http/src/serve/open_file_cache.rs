@@ -17,7 +17,9 @@ use kelvin_sys::shared_slots::SharedSlot;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{pread, retry_on_intr};
 
+use crate::serve::cache_control::CacheRules;
 use crate::serve::conditional::Validators;
+use crate::serve::content_coding::ContentCoding;
 use crate::serve::decoded_path::DecodedPath;
 use crate::serve::document_root::{DocumentRoot, FileIdentity, RootEntry};
 
@@ -35,8 +37,12 @@ pub struct OpenFile {
     pub identity: FileIdentity,
     /// What distinguishes its content from others.
     pub validators: Validators,
-    /// Its media type.
+    /// Its media type; of a compressed file, that of its content.
     pub media_type: &'static str,
+    /// How it is compressed, if clients are told so.
+    pub coding: Option<ContentCoding>,
+    /// The same content in files that are compressed, for clients that take them.
+    pub compressed: Vec<Arc<OpenFile>>,
     /// The header fields of an answer with all of it, and the empty line.
     pub head: String,
     /// Where those end that every answer about it has.
@@ -47,17 +53,54 @@ pub struct OpenFile {
     _slot: Option<SharedSlot>,
 }
 
+/// What answers with a file say of it besides its size and times.
+#[derive(Clone, Copy, Debug, Default)]
+struct Presentation<'a> {
+    /// The name by which it was asked for.
+    name: &'a [u8],
+    coding: Option<ContentCoding>,
+    /// Whether other clients may be sent another representation.
+    is_negotiated: bool,
+    cache_control: Option<&'a str>,
+}
+
+impl Presentation<'_> {
+    /// The header fields that every answer has, after those of its validators.
+    fn fields(&self) -> String {
+        let coding = self.coding.map(|coding| format!("Content-Encoding: {}\r\n", coding.name())).unwrap_or_default();
+        let vary = if self.is_negotiated { "Vary: Accept-Encoding\r\n" } else { "" };
+        let cache_control = self.cache_control.map(|value| format!("Cache-Control: {value}\r\n")).unwrap_or_default();
+        coding + vary + &cache_control
+    }
+}
+
 impl OpenFile {
-    fn new(file: File, identity: FileIdentity, name: &[u8], now: SystemTime) -> Self {
-        let (validators, media_type) =
-            (Validators::from_metadata(identity.size, identity.modified, now), media_type(name));
+    fn new(file: File, identity: FileIdentity, presentation: Presentation<'_>, now: SystemTime) -> Self {
+        let mut validators = Validators::from_metadata(identity.size, identity.modified, now);
+        if let Some(coding) = presentation.coding {
+            validators = validators.of_coding(coding.name());
+        }
+        let media_type = media_type(presentation.name);
         let modified = httpdate::fmt_http_date(validators.modified);
         let mut head = format!("Last-Modified: {modified}\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
+        head += &presentation.fields();
         let common_head_bytes = head.len();
         head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
         let is_exact = || kelvin_sys::fs::kind_of(&file).is_ok_and(FileSystemKind::has_true_sizes);
         let may_exceed_stated_size = identity.size == 0 && !is_exact();
-        Self { file, identity, validators, media_type, head, common_head_bytes, may_exceed_stated_size, _slot: None }
+        let (coding, compressed) = (presentation.coding, Vec::new());
+        Self {
+            file,
+            identity,
+            validators,
+            media_type,
+            coding,
+            compressed,
+            head,
+            common_head_bytes,
+            may_exceed_stated_size,
+            _slot: None,
+        }
     }
 
     /// A page that is in memory alone, and was made at this time. It has the slot until nobody sends it any more.
@@ -68,7 +111,8 @@ impl OpenFile {
         let mut file = File::from(memfd_create("page", MemfdFlags::CLOEXEC)?);
         file.write_all(text.as_bytes())?;
         let identity = FileIdentity::of_file(&file)?;
-        Ok(Self { _slot: slot, ..Self::new(file, identity, b"page.html", now) })
+        let presentation = Presentation { name: b"page.html", ..Presentation::default() };
+        Ok(Self { _slot: slot, ..Self::new(file, identity, presentation, now) })
     }
 
     /// The header fields that every answer about it has.
@@ -146,6 +190,10 @@ pub struct OpenFileCache {
     pub budget: Arc<FileBudget>,
     /// The name in the root below which it finds nothing.
     pub reserved: Option<&'static [u8]>,
+    /// Whether compressed files beside those that are asked for are found as well.
+    pub finds_compressed: bool,
+    /// What caches are told of files.
+    pub cache_rules: Arc<CacheRules>,
     /// The time of day.
     wall_clock: SystemTime,
 }
@@ -166,21 +214,25 @@ impl CacheEntry {
 /// How many files the threads of a process may still hold open together.
 pub type FileBudget = AtomicUsize;
 
-/// To hold a file: dropped, it may be another one's.
+/// To hold files: dropped, others may be held.
 #[derive(Debug)]
-struct FilePermit(Arc<FileBudget>);
+struct FilePermit {
+    budget: Arc<FileBudget>,
+    count: usize,
+}
 
 impl FilePermit {
-    /// One of what is left.
-    fn acquire(budget: &Arc<FileBudget>) -> Option<Self> {
-        let result = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1));
-        result.is_ok().then(|| Self(Arc::clone(budget)))
+    /// This many of what is left.
+    fn acquire(budget: &Arc<FileBudget>, count: usize) -> Option<Self> {
+        let take = |remaining: usize| remaining.checked_sub(count);
+        let result = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        result.is_ok().then(|| Self { budget: Arc::clone(budget), count })
     }
 }
 
 impl Drop for FilePermit {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.budget.fetch_add(self.count, Ordering::Relaxed);
     }
 }
 
@@ -190,7 +242,9 @@ impl OpenFileCache {
         // Processes that this one forks share what it has read.
         LazyLock::force(&MEDIA_TYPES);
         let ((young, old), budget) = (Default::default(), Arc::new(FileBudget::new(usize::MAX)));
-        Self { root, young, old, capacity: max_files / 2, budget, reserved: None, wall_clock: SystemTime::now() }
+        let (reserved, finds_compressed, cache_rules) = Default::default();
+        let (capacity, wall_clock) = (max_files / 2, SystemTime::now());
+        Self { root, young, old, capacity, budget, reserved, finds_compressed, cache_rules, wall_clock }
     }
 
     /// Sets the time of day, which answers have. Where it was set back, files may have been modified later than that.
@@ -248,11 +302,49 @@ impl OpenFileCache {
         };
         let RootEntry::File(file, identity) = entry else { return Ok(ResolvedPath::Directory(target)) };
         let (cached_file, permit) = cached.map(|entry| (entry.open_file, entry.permit)).unzip();
-        let cached_file = cached_file.filter(|open_file| open_file.identity == identity);
-        let open_file =
-            cached_file.unwrap_or_else(|| Arc::new(OpenFile::new(file, identity, target.name(), self.wall_clock)));
+        let compressed = self.find_compressed(&target, &identity);
+        let is_same = |open_file: &Arc<OpenFile>| {
+            let identities = open_file.compressed.iter().map(|file| &file.identity);
+            open_file.identity == identity && identities.eq(compressed.iter().map(|(_, _, identity)| identity))
+        };
+        let open_file = match cached_file.filter(is_same) {
+            Some(open_file) => open_file,
+            None => Arc::new(self.open_representations((file, identity), compressed, target.name())),
+        };
         self.insert(path, (&open_file, now), permit);
         Ok(ResolvedPath::File(open_file))
+    }
+
+    /// The compressed files beside one, which are not older than it: an older one has another content.
+    fn find_compressed(&self, target: &DecodedPath, plain: &FileIdentity) -> Vec<(ContentCoding, File, FileIdentity)> {
+        if !self.finds_compressed {
+            return Vec::new();
+        }
+        let find = |coding: ContentCoding| match self.root.find(&target.with_ending(coding.ending())) {
+            // Programs that compress set the time of the file that they read, some without its fraction.
+            Ok(RootEntry::File(file, identity)) if identity.modified.0 >= plain.modified.0 => {
+                Some((coding, file, identity))
+            }
+            _ => None,
+        };
+        ContentCoding::ALL.into_iter().filter_map(find).collect()
+    }
+
+    /// A file that was found, with those in which it is compressed.
+    fn open_representations(
+        &self,
+        (file, identity): (File, FileIdentity),
+        compressed: Vec<(ContentCoding, File, FileIdentity)>,
+        name: &[u8],
+    ) -> OpenFile {
+        let (coding, is_negotiated) = (None, !compressed.is_empty());
+        let presentation = Presentation { name, coding, is_negotiated, cache_control: self.cache_rules.value(name) };
+        let open_compressed = |(coding, file, identity)| {
+            let presentation = Presentation { coding: Some(coding), ..presentation };
+            Arc::new(OpenFile::new(file, identity, presentation, self.wall_clock))
+        };
+        let compressed = compressed.into_iter().map(open_compressed).collect();
+        OpenFile { compressed, ..OpenFile::new(file, identity, presentation, self.wall_clock) }
     }
 
     /// Holds a file that was found at this time, by the permit that it had or by a new one.
@@ -265,10 +357,13 @@ impl OpenFileCache {
         if path.len() > MAX_CACHED_PATH || self.capacity == 0 {
             return;
         }
-        if self.young.len() >= self.capacity {
+        let files_per_entry = if self.finds_compressed { 1 + ContentCoding::ALL.len() } else { 1 };
+        if self.young.len() >= (self.capacity / files_per_entry).max(1) {
             self.old = std::mem::take(&mut self.young);
         }
-        if let Some(permit) = permit.or_else(|| FilePermit::acquire(&self.budget)) {
+        let count = 1 + open_file.compressed.len();
+        let permit = permit.filter(|permit| permit.count == count);
+        if let Some(permit) = permit.or_else(|| FilePermit::acquire(&self.budget, count)) {
             let entry = CacheEntry { open_file: Arc::clone(open_file), validation_time, permit };
             self.young.insert(path.as_bytes().into(), entry);
         }

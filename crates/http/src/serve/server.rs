@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::serve::accept::bind_listener;
 use crate::serve::access_log::AccessLog;
+use crate::serve::cache_control::CacheRules;
 use crate::serve::document_root::DocumentRoot;
 use crate::serve::epoll::EpollSelector;
 use crate::serve::error::{Error, Result};
@@ -51,6 +52,8 @@ pub struct ServerSetup {
     pub send_strategy: SendStrategy,
     /// Whether directories are listed that have no index.html.
     pub lists_directories: bool,
+    /// Whether clients that take compressed files are sent those that lie beside the ones that they ask for.
+    pub sends_compressed: bool,
     /// The limits.
     pub limits: ServerLimits,
 }
@@ -95,7 +98,7 @@ impl ServerSetup {
     }
 }
 
-/// Who may ask, for what besides files, and where that is logged.
+/// Who may ask, for what besides files, what caches are told, and where requests are logged.
 #[derive(Default)]
 pub struct ServerAccess {
     /// Names by which the server may be asked besides its own: see [`AllowedHosts::for_address`].
@@ -103,6 +106,8 @@ pub struct ServerAccess {
     /// Who may read what it uses. That is answered at an address of its own, and nothing below `.kelvin` in the root is served then.
     /// Each connection that is tracked needs two descriptors, and so there are fewer of them.
     pub stats_access: Option<StatsAccess>,
+    /// What caches are told of files.
+    pub cache_rules: CacheRules,
     /// Where requests are logged.
     pub access_log: Option<Arc<AccessLog>>,
 }
@@ -145,6 +150,8 @@ impl Server {
         let site = SiteConfig {
             names: AllowedHosts::for_address(address.ip(), access.names),
             lists_directories: setup.lists_directories,
+            sends_compressed: setup.sends_compressed,
+            cache_rules: Arc::new(access.cache_rules),
             inline_limit: setup.send_strategy.inline_limit(),
             limits: setup.limits,
             ..SiteConfig::default()

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use http::StatusCode;
 
 use crate::serve::body::{Body, FileRange, MultipartRanges, RequestedRanges, content_range, parse_range};
+use crate::serve::cache_control::CacheRules;
+use crate::serve::content_coding;
 use crate::serve::decoded_path::DecodedPath;
 use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
@@ -33,6 +35,10 @@ pub struct SiteConfig {
     pub names: AllowedHosts,
     /// Whether directories are listed.
     pub lists_directories: bool,
+    /// Whether clients that take compressed files are sent those that lie beside the ones that they ask for.
+    pub sends_compressed: bool,
+    /// What caches are told of files.
+    pub cache_rules: Arc<CacheRules>,
     /// The lists that are being sent.
     pub listings: Arc<ListingCache>,
     /// Files up to this size are read into memory behind their heads, so that one call sends both.
@@ -67,6 +73,7 @@ impl Site {
     pub fn new(mut files: OpenFileCache, config: SiteConfig) -> Self {
         let clock = CachedDate::new();
         files.set_wall_clock(clock.wall_clock);
+        (files.finds_compressed, files.cache_rules) = (config.sends_compressed, Arc::clone(&config.cache_rules));
         Self { files, config, clock, is_draining: false, answered: 0 }
     }
 
@@ -132,6 +139,13 @@ impl Site {
     }
 
     fn file_response(&self, request: &HttpRequest<'_>, open_file: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+        let open_file = match &open_file.compressed[..] {
+            [] => open_file,
+            _ => match content_coding::choose(request, open_file) {
+                Some(open_file) => open_file,
+                None => return Ok(self.error_response(request, StatusCode::NOT_ACCEPTABLE, out)),
+            },
+        };
         if open_file.may_exceed_stated_size {
             match open_file.read_unstated(MAX_UNSIZED_BYTES) {
                 Ok(Some(content)) if content.is_empty() => {}
@@ -160,6 +174,10 @@ impl Site {
         let range = request.fields.range.filter(|_| accepts_range);
         match range.map_or(RequestedRanges::Whole, |range| parse_range(range, size)) {
             RequestedRanges::Whole => self.full_response(request, open_file, out),
+            // Several parts are not what is coded, and a client would decode them as if they were.
+            RequestedRanges::Ranges(ranges) if ranges.len() > 1 && open_file.coding.is_some() => {
+                self.full_response(request, open_file, out)
+            }
             RequestedRanges::Ranges(ranges) => self.range_response(request, open_file, ranges, out),
             RequestedRanges::Unsatisfiable => {
                 let field = format!("Content-Range: bytes */{size}\r\n");
@@ -241,6 +259,7 @@ impl Site {
     fn error_response(&self, request: &HttpRequest<'_>, status: StatusCode, out: &mut Vec<u8>) -> Option<Body> {
         let field = match status {
             StatusCode::METHOD_NOT_ALLOWED => "Allow: GET, HEAD\r\n",
+            StatusCode::NOT_ACCEPTABLE => "Vary: Accept-Encoding\r\n",
             StatusCode::SERVICE_UNAVAILABLE => "Retry-After: 1\r\n",
             StatusCode::UNAUTHORIZED => "WWW-Authenticate: Bearer realm=\"kelvin\"\r\n",
             _ => "",

@@ -8,6 +8,7 @@ use clap::Args;
 use kelvin_core::quantity::MinProgress;
 use kelvin_http::serve::ServerModel;
 use kelvin_http::serve::access_log::{LogFormat, LogTarget};
+use kelvin_http::serve::cache_control::CacheRule;
 use kelvin_http::serve::host::HostName;
 use kelvin_http::serve::send_strategy::SendStrategy;
 
@@ -29,6 +30,13 @@ pub struct ServeArgs {
     /// List directories that have no index.html
     #[arg(long)]
     pub index: bool,
+    /// Send FILE.br, FILE.zst or FILE.gz instead of FILE to clients that accept that coding, unless it is older
+    #[arg(long)]
+    pub precompressed: bool,
+    /// Cache-Control of answers with files; with an ending of their names before it, such as .css:max-age=3600, of those
+    /// alone; repeatable
+    #[arg(long, value_name = "VALUE")]
+    pub cache_control: Vec<CacheRule>,
     /// Serving model: epoll (a few threads, each with an event loop over many connections), uring (event loops on
     /// io_uring, Linux 6.1 or later), poll (event loops on poll(2)), fork (a process for each connection), thread (a
     /// thread for each connection) or pool (as many threads as --threads says, each of which serves one connection

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kelvin_core::json;
 use kelvin_http::serve::access_log::{AccessLog, LogTarget};
+use kelvin_http::serve::cache_control::CacheRules;
 use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
 use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
@@ -105,7 +106,9 @@ fn open_access_log(args: &ServeArgs) -> Result<Option<Arc<AccessLog>>, CliError>
 }
 
 fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server, CliError> {
-    let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)?, access_log };
+    let cache_rules =
+        CacheRules::new(args.cache_control.clone()).map_err(|error| CliError::new("--cache-control", error))?;
+    let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)?, cache_rules, access_log };
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let listening = Server::listen(args.listen, &args.root, setup(args)?, access);
     let server = listening.map_err(|error| match error {
@@ -142,6 +145,7 @@ fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {
     let mut setup = ServerSetup::with_threads(args.threads.map_or_else(default_threads, |threads| threads as usize));
     setup.model = args.model;
     (setup.send_strategy, setup.lists_directories) = (args.send, args.index);
+    setup.sends_compressed = args.precompressed;
     setup.limits =
         ServerLimits { connections: args.connections, min_progress: args.min_progress, ..ServerLimits::default() };
     Ok(setup)

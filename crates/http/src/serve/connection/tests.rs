@@ -3,6 +3,7 @@
 #[path = "../../../tests/hostile/mod.rs"]
 mod hostile;
 mod listings;
+mod representations;
 mod smuggling;
 mod traversal;
 
