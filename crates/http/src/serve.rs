@@ -20,6 +20,7 @@ pub mod host;
 pub mod in_flight_sampler;
 mod keyword;
 pub mod limits;
+pub mod listener;
 mod listing;
 pub mod model;
 pub mod open_file_cache;

@@ -571,6 +571,29 @@ fn curl_decodes_a_precompressed_file() {
 }
 
 #[test]
+fn socket_of_a_path_is_served_and_removed() {
+    let (top, directory) = (make_site(), tempfile::tempdir().unwrap());
+    let path = directory.path().join("socket");
+    let socket = path.to_str().unwrap();
+    let arguments = ["serve", top.path().to_str().unwrap(), "--unix-socket", socket];
+    for model in ["epoll", "fork"] {
+        let mut command = Command::new(KELVIN);
+        command.args(arguments).args(["--socket-mode", "660", "--model", model]);
+        let server = ServerProcess::spawn(command, Stdio::piped());
+        assert_eq!(server.address, format!("unix:{socket}"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let content = curl(&["--unix-socket", socket, "http://any.example/a%20b.txt"]);
+        assert!(content.is_none_or(|content| content == "0123456789"), "{model}");
+        let output = Command::new(KELVIN).args(arguments).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, format!("kelvin: --unix-socket {socket}: another program listens there\n"));
+        let (status, log) = server.end("-TERM");
+        assert!(status == Some(0) && log.contains(&format!(" at unix:{socket}, at most ")), "{log}");
+        assert!(!path.exists(), "{model}");
+    }
+}
+
+#[test]
 fn unservable_directory_is_one_line() {
     let top = make_site();
     let refusal = |arguments: &[&str]| {
@@ -605,6 +628,9 @@ fn unservable_directory_is_one_line() {
     assert!(refusal(&[root, "--access-log", "/none/a"]).starts_with("kelvin: --access-log /none/a: No such file"));
     assert!(refusal(&[root, "--access-log", "-", "--json"]).contains("--json prints there as well: give a file"));
     assert!(refusal(&[root, "--access-log", "-", "--log-format", "x"]).contains("it must be one of common, combined"));
+    assert!(refusal(&[root, "--unix-socket", "x", "--listen", "127.0.0.1"]).contains("cannot be used with"));
+    assert!(refusal(&[root, "--unix-socket", root]).contains("there is something else than a socket"));
+    assert!(refusal(&[root, "--unix-socket", "x", "--socket-mode", "888"]).contains("in octal digits, such as 660"));
     assert!(refusal(&[root, "--log-format", "common"]).contains("--access-log <FILE>"));
     assert!(refusal(&[root, "--cache-control", "maxage=1"]).contains("'maxage' is no directive of an answer"));
     let message = refusal(&[root, "--cache-control", "public", "--cache-control", "private"]);

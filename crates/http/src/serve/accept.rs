@@ -1,18 +1,15 @@
 //! Accepting connections: what each may cost where there are many, and how they come to those who serve them.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::set_tcp_nodelay;
-use rustix::net::{Shutdown, SocketFlags, accept_with, listen, shutdown};
+use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
 
 use crate::serve::error::{Error, Result};
 use crate::serve::worker_context::WorkerContext;
 
-/// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
-const LISTEN_BACKLOG: i32 = 4096;
 /// How often it is asked whether the server is to end.
 pub(crate) const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -112,15 +109,6 @@ pub trait Acceptor {
         }
         end
     }
-}
-
-/// A socket that listens.
-pub(crate) fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
-    set_tcp_nodelay(&listener, true).and_then(|()| listen(&listener, LISTEN_BACKLOG))?;
-    Ok(listener)
 }
 
 #[cfg(test)]

@@ -55,6 +55,11 @@ impl AllowedHosts {
         Self((!is_for_all).then(|| names.into()))
     }
 
+    /// Those of a server that no page of a browser reaches: any, unless some are named.
+    pub fn named(names: Vec<HostName>) -> Self {
+        Self((!names.is_empty()).then(|| names.into()))
+    }
+
     /// Whether a request for this host is answered. One that names none, as version 1.0 allows, comes from no browser.
     #[inline]
     pub fn allows(&self, host: Option<&str>) -> bool {

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::serve::accept::bind_listener;
 use crate::serve::access_log::AccessLog;
 use crate::serve::cache_control::CacheRules;
 use crate::serve::document_root::DocumentRoot;
@@ -15,6 +14,7 @@ use crate::serve::fork::{ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
+use crate::serve::listener::{Listener, SocketFile, UnixSocket};
 use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
 use crate::serve::poll::PollSelector;
@@ -121,6 +121,8 @@ pub struct Server {
     stats: Option<StatsServer>,
     /// The process that accepts, under [`ServerModel::Fork`].
     fork_server: Option<ForkServer>,
+    /// The file of its socket, if that has a path.
+    _socket_file: Option<SocketFile>,
 }
 
 impl Server {
@@ -129,14 +131,36 @@ impl Server {
     ///
     /// # Errors
     /// An address that cannot be had; a root that is none; under [`ServerModel::Fork`] a process that has other threads.
-    pub fn listen(address: SocketAddr, root: &Path, mut setup: ServerSetup, access: ServerAccess) -> Result<Self> {
+    pub fn listen(address: SocketAddr, root: &Path, setup: ServerSetup, mut access: ServerAccess) -> Result<Self> {
+        let names = AllowedHosts::for_address(address.ip(), std::mem::take(&mut access.names));
+        Self::start(|| Listener::bind(address), root, setup, (access, names))
+    }
+
+    /// Listens at a path. Statistics are of TCP, so that nobody may have them.
+    ///
+    /// # Errors
+    /// Those of [`Self::listen`].
+    pub fn listen_unix(socket: &UnixSocket, root: &Path, setup: ServerSetup, access: ServerAccess) -> Result<Self> {
+        // No page of a browser leads there.
+        let names = AllowedHosts::named(access.names);
+        let access = ServerAccess { names: Vec::new(), stats_access: None, ..access };
+        Self::start(|| socket.bind(), root, setup, (access, names))
+    }
+
+    fn start(
+        bind: impl FnOnce() -> std::io::Result<Listener>,
+        root: &Path,
+        mut setup: ServerSetup,
+        (access, names): (ServerAccess, AllowedHosts),
+    ) -> Result<Self> {
         if !setup.model.supports(setup.send_strategy) {
             let supported = STRATEGY_NAMES.iter().filter(|(_, strategy)| setup.model.supports(*strategy));
             let names = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
             return Err(Error::UnsupportedStrategy(setup.model, names));
         }
         let root = Arc::new(DocumentRoot::open(root)?);
-        let listener = Arc::new(bind_listener(address).map_err(Error::Listen)?);
+        let Listener { socket: listener, file: socket_file } = bind().map_err(Error::Listen)?;
+        let listener = Arc::new(listener);
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors = descriptors.saturating_sub(RESERVED_DESCRIPTORS);
         if access.stats_access.is_some() {
@@ -148,7 +172,7 @@ impl Server {
         let slot_count = setup.limits.connections as usize + setup.threads;
         let sampler = access.stats_access.as_ref().map(|_| InFlightSampler::new(&listener, slot_count).map(Arc::new));
         let site = SiteConfig {
-            names: AllowedHosts::for_address(address.ip(), access.names),
+            names,
             lists_directories: setup.lists_directories,
             sends_compressed: setup.sends_compressed,
             cache_rules: Arc::new(access.cache_rules),
@@ -176,7 +200,7 @@ impl Server {
         }
         // After the fork, so that no process that serves has its socket.
         let stats = access.stats_access.map(StatsServer::listen).transpose()?;
-        Ok(Self { service, model: setup.model, stats, fork_server })
+        Ok(Self { service, model: setup.model, stats, fork_server, _socket_file: socket_file })
     }
 
     /// What opens its directory anew while it serves: what the path of the directory names then. Connections go on; a file of the former
@@ -208,10 +232,10 @@ impl Server {
         kelvin_sys::net::set_congestion_control(&self.service.listener, congestion_control)
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     ///
     /// # Errors
-    /// Those of getsockname.
+    /// Those of getsockname; a path instead of an address.
     pub fn address(&self) -> Result<SocketAddr> {
         self.service.listener.local_addr().map_err(Error::Listen)
     }

@@ -13,11 +13,11 @@ use kelvin_machine::resources::ProcessMonitor;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::secret::Secret;
 
-use crate::serve::accept::bind_listener;
 use crate::serve::error::{Error, Result};
 use crate::serve::fork::FdReceiver;
 use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
+use crate::serve::listener::Listener;
 use crate::serve::send_strategy::SendStrategy;
 use crate::serve::site::SiteConfig;
 pub use crate::serve::stats_sources::STATS_PATH;
@@ -51,7 +51,7 @@ pub(crate) struct StatsServer {
 impl StatsServer {
     /// Listens.
     pub(crate) fn listen(access: StatsAccess) -> Result<Self> {
-        Ok(Self { listener: bind_listener(access.address).map_err(Error::ListenStats)?, access })
+        Ok(Self { listener: Listener::bind(access.address).map_err(Error::ListenStats)?.socket, access })
     }
 
     /// Answers for a server, and has samples taken, until what is returned is dropped. The receiver gets the connections that another

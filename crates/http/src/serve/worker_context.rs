@@ -12,7 +12,7 @@ use kelvin_core::quantity::MinProgress;
 use kelvin_sys::net::rx_timestamp;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, getpeername, getsockname, recv, send, shutdown};
 
 use crate::serve::access_log::{AccessLog, ConnectionLog};
 use crate::serve::connection::{Connection, LargeBuffers, NextIo};
@@ -224,7 +224,11 @@ impl Drop for RejectedClient {
 /// # Errors
 /// Those of getsockname and getpeername.
 pub fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
-    let local: SocketAddr = getsockname(&socket)?.try_into()?;
+    let local = getsockname(&socket)?;
+    if local.address_family() == AddressFamily::UNIX {
+        return Ok(true);
+    }
+    let local: SocketAddr = local.try_into()?;
     let peer: SocketAddr = getpeername(&socket)?.ok_or(rustix::io::Errno::NOTCONN)?.try_into()?;
     Ok(local.ip() == peer.ip() || peer.ip().to_canonical().is_loopback())
 }

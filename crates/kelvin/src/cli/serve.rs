@@ -23,6 +23,12 @@ pub struct ServeArgs {
     /// IP address to listen on, with :PORT unless it is 8080; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
     pub listen: SocketAddr,
+    /// Listen at this path instead, for programs of this host; a socket that a server has left there is replaced
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "expose_stats", "congestion_control"])]
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of that socket: who may write may connect
+    #[arg(long, value_name = "MODE", default_value = "600", requires = "unix_socket", value_parser = parse_mode)]
+    pub socket_mode: u32,
     /// A host name that requests may use, besides IP addresses, localhost and names below it; repeatable [default: none
     /// on loopback, else any]
     #[arg(long, value_name = "NAME")]
@@ -95,6 +101,11 @@ impl ServeArgs {
 
 /// The port of an address that has none: the one that is usual beside 80, which belongs to root.
 const DEFAULT_PORT: u16 = 8080;
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
+    mode.ok_or_else(|| "give permissions in octal digits, such as 660".into())
+}
 
 fn parse_log_target(text: &str) -> Result<LogTarget, Infallible> {
     Ok(if text == "-" { LogTarget::StandardOutput } else { LogTarget::File(text.into()) })

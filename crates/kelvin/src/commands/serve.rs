@@ -6,6 +6,7 @@ use kelvin_core::json;
 use kelvin_http::serve::access_log::{AccessLog, LogTarget};
 use kelvin_http::serve::cache_control::CacheRules;
 use kelvin_http::serve::limits::ServerLimits;
+use kelvin_http::serve::listener::UnixSocket;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
 use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
@@ -31,21 +32,25 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     let _ = kelvin_sys::process::raise_open_file_limit();
     let access_log = open_access_log(args)?;
     let server = listen(args, access_log.clone())?;
-    let address = server.address()?;
+    let (address, url) = match &args.unix_socket {
+        Some(path) => [(); 2].map(|()| format!("unix:{}", path.display())).into(),
+        None => server
+            .address()
+            .map(|address| (DisplayAddr(address).to_string(), format!("http://{}/", UrlAddr(address))))?,
+    };
     let stats = server.stats_address()?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
     let log = Log::with_writer(std::io::stderr())?;
-    let text = |endpoint| DisplayAddr(endpoint).to_string();
-    let endpoints = ServedEndpoints { address: text(address), stats_address: stats.map(text) };
+    let endpoints = ServedEndpoints { address, stats_address: stats.map(|stats| DisplayAddr(stats).to_string()) };
     output::print(|out| match args.json {
         true => writeln!(out, "{}", json::to_string(&endpoints)?),
-        false => [Some(address), stats]
+        false => [Some(&endpoints.address), endpoints.stats_address.as_ref()]
             .into_iter()
             .flatten()
-            .try_for_each(|endpoint| writeln!(out, "{}", DisplayAddr(endpoint))),
+            .try_for_each(|address| writeln!(out, "{address}")),
     })?;
     let (root, limit) = (args.root.display(), server.max_connections());
-    log.note(format_args!("serving {root} at http://{}/, at most {limit} connections, until Ctrl-C", UrlAddr(address)));
+    log.note(format_args!("serving {root} at {url}, at most {limit} connections, until Ctrl-C"));
     if let Some(stats) = stats {
         log.note(format_args!("serving statistics to clients with the token at http://{}{STATS_PATH}", UrlAddr(stats)));
     }
@@ -110,11 +115,18 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
         CacheRules::new(args.cache_control.clone()).map_err(|error| CliError::new("--cache-control", error))?;
     let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)?, cache_rules, access_log };
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
-    let listening = Server::listen(args.listen, &args.root, setup(args)?, access);
+    let unix_socket = args.unix_socket.clone().map(|path| UnixSocket { path, mode: args.socket_mode });
+    let listening = match &unix_socket {
+        Some(socket) => Server::listen_unix(socket, &args.root, setup(args)?, access),
+        None => Server::listen(args.listen, &args.root, setup(args)?, access),
+    };
     let server = listening.map_err(|error| match error {
         error @ Error::UnsupportedStrategy(..) => CliError::new(format!("--send {}", args.send), error),
         error @ Error::NoUring { .. } => CliError::new(format!("--model {}", args.model), error),
-        Error::Listen(source) => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
+        Error::Listen(source) => match &args.unix_socket {
+            Some(path) => CliError::new(format!("--unix-socket {}", path.display()), source),
+            None => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
+        },
         Error::ListenStats(source) => {
             CliError::new(format!("--stats-listen {}", DisplayAddr(args.stats_address())), source)
         }
