@@ -30,6 +30,7 @@ pub mod request;
 mod request_tracker;
 pub mod send_strategy;
 pub mod server;
+pub mod server_user;
 pub mod site;
 pub mod stats_endpoint;
 mod stats_sources;

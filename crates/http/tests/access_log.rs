@@ -13,7 +13,7 @@ use kelvin_http::serve::access_log::{AccessLog, LogFormat, LogTarget};
 use test_server::{LARGE, SMALL, TestServer, all_models, files, setup_name, wait_readable};
 
 fn logged_access(path: &Path, format: LogFormat) -> ServerAccess {
-    let log = AccessLog::open(LogTarget::File(path.to_owned()), format).unwrap();
+    let log = AccessLog::new(LogTarget::File(path.to_owned()), format);
     ServerAccess { access_log: Some(Arc::new(log)), ..ServerAccess::default() }
 }
 

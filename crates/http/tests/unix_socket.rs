@@ -35,7 +35,7 @@ fn clients_of_a_path_get_files_under_any_name() {
     // One that forks needs a process of one thread.
     for setup in all_setups().filter(|setup| setup.model != ServerModel::Fork) {
         let name = setup_name(&setup);
-        let access_log = AccessLog::open(LogTarget::File(log.clone()), LogFormat::Common).unwrap();
+        let access_log = AccessLog::new(LogTarget::File(log.clone()), LogFormat::Common);
         let access = ServerAccess { access_log: Some(Arc::new(access_log)), ..ServerAccess::default() };
         let server = Server::listen_unix(&socket, root.path(), setup, access).unwrap();
         let shutdown = Arc::new(AtomicBool::new(false));

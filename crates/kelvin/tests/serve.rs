@@ -594,6 +594,46 @@ fn socket_of_a_path_is_served_and_removed() {
 }
 
 #[test]
+fn server_of_root_serves_as_another_user() {
+    let top = make_site();
+    fs::set_permissions(top.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(top.path().join("large"), fs::Permissions::from_mode(0o600)).unwrap();
+    let log_path = top.path().join("access.log");
+    let arguments = ["--user", "65534:65533", "--access-log", log_path.to_str().unwrap()];
+    if !kelvin_testing::is_root() {
+        let listen = ["serve", top.path().to_str().unwrap(), "--listen", "127.0.0.1:0"];
+        let output = Command::new(KELVIN).args(listen).args(arguments).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, "kelvin: --user 65534:65533: only root can become another user\n");
+        return;
+    }
+    for model in ["epoll", "fork"] {
+        let server = ServerProcess::start(top.path(), &[&["--model", model][..], &arguments].concat());
+        let mut client = Client::connect(&server);
+        assert!(client.is_served(), "{model}");
+        let answer = exchange(&server.address, "GET /large HTTP/1.0\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{model}: {answer}");
+        let process = server.child.id();
+        let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+        for process in children.split_whitespace().chain([process.to_string().as_str()]) {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+            let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+            let ids = ["Uid:", "Gid:", "Groups:", "NoNewPrivs:", "CapEff:", "CapPrm:"].map(field);
+            let none = "0000000000000000";
+            assert_eq!(
+                ids.each_ref().map(String::as_str),
+                ["65534\t65534\t65534\t65534", "65533\t65533\t65533\t65533", "", "1", none, none],
+                "{model}"
+            );
+        }
+        drop(client);
+        let (status, log) = server.end("-TERM");
+        assert!(status == Some(0) && log.contains("serving as 65534:65533, without a way to gain rights"), "{log}");
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(&log_path).unwrap()), 65534);
+    }
+}
+
+#[test]
 fn unservable_directory_is_one_line() {
     let top = make_site();
     let refusal = |arguments: &[&str]| {
@@ -631,6 +671,7 @@ fn unservable_directory_is_one_line() {
     assert!(refusal(&[root, "--unix-socket", "x", "--listen", "127.0.0.1"]).contains("cannot be used with"));
     assert!(refusal(&[root, "--unix-socket", root]).contains("there is something else than a socket"));
     assert!(refusal(&[root, "--unix-socket", "x", "--socket-mode", "888"]).contains("in octal digits, such as 660"));
+    assert!(refusal(&[root, "--user", "a:"]).contains("give a user, or USER:GROUP, by names or numbers"));
     assert!(refusal(&[root, "--log-format", "common"]).contains("--access-log <FILE>"));
     assert!(refusal(&[root, "--cache-control", "maxage=1"]).contains("'maxage' is no directive of an answer"));
     let message = refusal(&[root, "--cache-control", "public", "--cache-control", "private"]);

@@ -75,13 +75,16 @@ struct LogState {
 }
 
 impl AccessLog {
+    /// One that is opened when the server has its rights.
+    pub fn new(target: LogTarget, format: LogFormat) -> Self {
+        let (state, changed) = Default::default();
+        Self { target, format, state, changed, forward: None }
+    }
+
     /// Opens it.
-    ///
-    /// # Errors
-    /// Those of open.
-    pub fn open(target: LogTarget, format: LogFormat) -> std::io::Result<Self> {
-        let state = LogState { file: Some(target.open()?), ..LogState::default() };
-        Ok(Self { target, format, state: Mutex::new(state), changed: Condvar::new(), forward: None })
+    pub(crate) fn open(&self) -> std::io::Result<()> {
+        lock(&self.state).file = Some(self.target.open()?);
+        Ok(())
     }
 
     /// Has its file opened anew, as after it was renamed; lines so far go to the former one.
@@ -102,8 +105,7 @@ impl AccessLog {
     pub(crate) fn forwarding(&self) -> Result<(Self, OwnedFd)> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (sender, receiver) = pair.map_err(Error::call("pass on lines of the access log"))?;
-        let (target, state, changed) = (self.target.clone(), Mutex::default(), Condvar::new());
-        Ok((Self { target, format: self.format, state, changed, forward: Some(sender) }, receiver))
+        Ok((Self { forward: Some(sender), ..Self::new(self.target.clone(), self.format) }, receiver))
     }
 
     /// Starts the thread that writes, and one that receives what other processes send there.
@@ -251,7 +253,9 @@ mod tests {
     use super::*;
 
     fn log(path: PathBuf) -> Arc<AccessLog> {
-        Arc::new(AccessLog::open(LogTarget::File(path), LogFormat::Common).unwrap())
+        let log = AccessLog::new(LogTarget::File(path), LogFormat::Common);
+        log.open().unwrap();
+        Arc::new(log)
     }
 
     fn append(log: &AccessLog, request: &str) {
@@ -318,7 +322,7 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_counted() {
-        let log = AccessLog::open(LogTarget::File("/dev/null".into()), LogFormat::Common).unwrap();
+        let log = AccessLog::new(LogTarget::File("/dev/null".into()), LogFormat::Common);
         lock(&log.state).waiting = vec![b'\n'; MAX_WAITING_BYTES];
         append(&log, "a");
         let state = lock(&log.state);

@@ -20,6 +20,12 @@ pub enum Error {
     /// The address of the statistics endpoint.
     #[error("{0}")]
     ListenStats(std::io::Error),
+    /// The access log.
+    #[error("{0}")]
+    AccessLog(std::io::Error),
+    /// The user as whom it was to serve.
+    #[error("{0}")]
+    User(std::io::Error),
     /// A system without io_uring, as [`ServerModel::Uring`](crate::serve::ServerModel::Uring) needs it.
     #[error("{reason}: {0}", reason = no_uring_reason(.0))]
     NoUring(std::io::Error),

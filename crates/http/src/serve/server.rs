@@ -20,6 +20,7 @@ use crate::serve::open_file_cache::FileBudget;
 use crate::serve::poll::PollSelector;
 use crate::serve::readiness::ReadinessWorker;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
+use crate::serve::server_user::ServerUser;
 use crate::serve::site::SiteConfig;
 use crate::serve::stats_endpoint::{StatsAccess, StatsServer};
 use crate::serve::thread_server::ThreadServer;
@@ -106,6 +107,8 @@ pub struct ServerAccess {
     /// Who may read what it uses. That is answered at an address of its own, and nothing below `.kelvin` in the root is served then.
     /// Each connection that is tracked needs two descriptors, and so there are fewer of them.
     pub stats_access: Option<StatsAccess>,
+    /// As whom files are opened and clients served, once the socket is bound.
+    pub user: Option<ServerUser>,
     /// What caches are told of files.
     pub cache_rules: CacheRules,
     /// Where requests are logged.
@@ -158,9 +161,15 @@ impl Server {
             let names = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
             return Err(Error::UnsupportedStrategy(setup.model, names));
         }
-        let root = Arc::new(DocumentRoot::open(root)?);
+        let opened_root = access.user.is_none().then(|| DocumentRoot::open(root)).transpose()?;
         let Listener { socket: listener, file: socket_file } = bind().map_err(Error::Listen)?;
         let listener = Arc::new(listener);
+        if let Some(user) = &access.user {
+            user.assume().map_err(Error::User)?;
+        }
+        // By the rights of that user alone.
+        let root = Arc::new(opened_root.map_or_else(|| DocumentRoot::open(root), Ok)?);
+        access.access_log.iter().try_for_each(|log| log.open()).map_err(Error::AccessLog)?;
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors = descriptors.saturating_sub(RESERVED_DESCRIPTORS);
         if access.stats_access.is_some() {

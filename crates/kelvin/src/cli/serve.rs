@@ -11,6 +11,7 @@ use kelvin_http::serve::access_log::{LogFormat, LogTarget};
 use kelvin_http::serve::cache_control::CacheRule;
 use kelvin_http::serve::host::HostName;
 use kelvin_http::serve::send_strategy::SendStrategy;
+use kelvin_http::serve::server_user::ServerUser;
 
 /// `kelvin serve`.
 #[derive(Debug, Args)]
@@ -29,6 +30,9 @@ pub struct ServeArgs {
     /// Permissions of that socket: who may write may connect
     #[arg(long, value_name = "MODE", default_value = "600", requires = "unix_socket", value_parser = parse_mode)]
     pub socket_mode: u32,
+    /// Serve as this user, with this group or the user's own; root binds the socket, and all files but the token are opened after that
+    #[arg(long, value_name = "USER[:GROUP]")]
+    pub user: Option<ServerUser>,
     /// A host name that requests may use, besides IP addresses, localhost and names below it; repeatable [default: none
     /// on loopback, else any]
     #[arg(long, value_name = "NAME")]

@@ -51,6 +51,9 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     })?;
     let (root, limit) = (args.root.display(), server.max_connections());
     log.note(format_args!("serving {root} at {url}, at most {limit} connections, until Ctrl-C"));
+    if let Some(user) = &args.user {
+        log.note(format_args!("serving as {user}, without a way to gain rights"));
+    }
     if let Some(stats) = stats {
         log.note(format_args!("serving statistics to clients with the token at http://{}{STATS_PATH}", UrlAddr(stats)));
     }
@@ -102,18 +105,17 @@ struct ServedTotals {
 /// The access log, if one is asked for.
 fn open_access_log(args: &ServeArgs) -> Result<Option<Arc<AccessLog>>, CliError> {
     let Some(target) = &args.access_log else { return Ok(None) };
-    let argument = || format!("--access-log {target}");
     if args.json && *target == LogTarget::StandardOutput {
-        return Err(CliError::new(argument(), "--json prints there as well: give a file"));
+        return Err(CliError::new("--access-log -", "--json prints there as well: give a file"));
     }
-    let log = AccessLog::open(target.clone(), args.log_format);
-    log.map(Arc::new).map(Some).map_err(|error| CliError::new(argument(), error))
+    Ok(Some(Arc::new(AccessLog::new(target.clone(), args.log_format))))
 }
 
 fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server, CliError> {
     let cache_rules =
         CacheRules::new(args.cache_control.clone()).map_err(|error| CliError::new("--cache-control", error))?;
-    let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)?, cache_rules, access_log };
+    let (names, user) = (args.host.clone(), args.user.clone());
+    let access = ServerAccess { names, stats_access: stats_access(args)?, user, cache_rules, access_log };
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let unix_socket = args.unix_socket.clone().map(|path| UnixSocket { path, mode: args.socket_mode });
     let listening = match &unix_socket {
@@ -127,6 +129,14 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
             Some(path) => CliError::new(format!("--unix-socket {}", path.display()), source),
             None => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         },
+        Error::AccessLog(source) => {
+            let target = args.access_log.as_ref().map(ToString::to_string).unwrap_or_default();
+            CliError::new(format!("--access-log {target}"), source)
+        }
+        Error::User(source) => {
+            let user = args.user.as_ref().map(ToString::to_string).unwrap_or_default();
+            CliError::new(format!("--user {user}"), source)
+        }
         Error::ListenStats(source) => {
             CliError::new(format!("--stats-listen {}", DisplayAddr(args.stats_address())), source)
         }
