@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_core::{Hazard, Machine, SharedLevel};
 use kelvin_harness::{Placement, max_sampled_cpus, undisturbed_shares};
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::cli_error::{CliError, Context};
 
@@ -121,6 +122,18 @@ pub fn check_allowed_cpu(cpu: u32, allowed: &[u32]) -> Result<u32, CliError> {
         return Ok(cpu);
     }
     bail!("--cpu {cpu}: not allowed; this process may use CPUs {}", kelvin_core::cpu_ranges(allowed))
+}
+
+/// That this process may have real-time priority: a thread tries to get it, and ends.
+///
+/// # Errors
+/// What is missing.
+pub fn check_realtime() -> Result<(), CliError> {
+    let attempt = ThreadBuilder::named("realtime").start(kelvin_sys::cpu::set_realtime_thread)?;
+    let result = attempt.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    result.map_err(|error| {
+        CliError::new("needs CAP_SYS_NICE, as root has, or a limit that allows it (ulimit -r 1)", error)
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::cli::{Budget, Kept, RunOptions, option_or_setting};
 use crate::cli_error::{CliError, Context};
 use crate::costs::CostConditions;
 use crate::peer_agent::requested_agent;
-use crate::placement::LocalMachine;
+use crate::placement::{LocalMachine, check_realtime};
 use crate::redact::Redaction;
 use crate::run_directory::RunDirectory;
 use crate::run_schedule::RunSchedule;
@@ -89,6 +89,9 @@ impl RunPlan {
         let (agent, network_path) = agent.unzip();
         if let Some(agent) = &agent {
             socket_options::check_on_agent(&sockets, &schedule.cases, agent)?;
+        }
+        if options.realtime {
+            check_realtime().context("--realtime")?;
         }
         // From here on a signal ends the run cleanly: what was made is removed.
         kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;

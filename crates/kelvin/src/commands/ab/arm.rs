@@ -8,7 +8,7 @@ use kelvin_harness::Setup;
 
 use crate::cli::{Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
-use crate::placement::placement_on;
+use crate::placement::{check_realtime, placement_on};
 use crate::run_plan::{RunPlan, create_scratch_in};
 use crate::socket_options;
 
@@ -84,7 +84,12 @@ impl Arm {
                 setup.sockets.congestion_control = Some(name.clone());
             }
             SettingKind::SocketBuffers(bytes) => setup.sockets.buffers = Some(*bytes),
-            SettingKind::Realtime(is_realtime) => setup.realtime = *is_realtime,
+            SettingKind::Realtime(is_realtime) => {
+                if *is_realtime {
+                    check_realtime()?;
+                }
+                setup.realtime = *is_realtime;
+            }
             SettingKind::Quota(share) => {
                 let group = Cgroup::create(Controller::Cpu)?;
                 group.limit_cpu((share * CPU_QUOTA_PERIOD.as_micros() as f64) as u64, CPU_QUOTA_PERIOD)?;
