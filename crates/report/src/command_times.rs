@@ -169,7 +169,13 @@ fn warmup_text(command: &TimedCommand) -> Option<String> {
 fn shell_text(times: &CommandTimes) -> Option<String> {
     let shell = times.shell_seconds?;
     let shortest = times.results.iter().map(|command| command.mean).fold(f64::INFINITY, f64::min);
-    (shell >= MIN_SHELL_SHARE * shortest).then(|| {
-        format!("Each time contains {} for starting the shell: -N runs commands without one.", time_text(shell))
+    (shell >= MIN_SHELL_SHARE * shortest).then(|| match shell < shortest {
+        true => format!("Each time contains {} for starting the shell: -N runs commands without one.", time_text(shell)),
+        // Both were measured on a busy machine, or the command takes no time.
+        false => format!(
+            "Starting the shell took {} without a command, no less than the shortest time here, which says nothing of its command: -N runs \
+             commands without a shell.",
+            time_text(shell)
+        ),
     })
 }

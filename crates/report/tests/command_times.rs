@@ -52,6 +52,17 @@ fn terminal_compares_with_the_fastest() {
 }
 
 #[test]
+fn shell_that_takes_longer_than_command_is_no_part_of_it() {
+    let times = CommandTimes { shell_seconds: Some(2.0), ..two_commands() };
+    let words: String = terminal(&times, 100).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("Starting the shell took 2.00 s without a command, no less than the shortest time here"),
+        "{words}"
+    );
+    assert!(!words.contains("Each time contains"), "{words}");
+}
+
+#[test]
 fn terminal_keeps_to_its_width() {
     for width in [40, 60, 80] {
         let text = terminal(&two_commands(), width);
