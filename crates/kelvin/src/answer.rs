@@ -59,8 +59,8 @@ impl AnswerOutlet {
         !self.is_json && self.outlet.is_standard_output()
     }
 
-    /// Whether it goes to a terminal.
-    pub fn is_terminal(&self) -> bool {
-        self.outlet.is_standard_output() && output::is_terminal()
+    /// Columns of a line about one thing: those of a terminal. For programs it is one line, however long.
+    pub fn columns(&self) -> usize {
+        if self.outlet.is_standard_output() { output::line_columns() } else { usize::MAX }
     }
 }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use kelvin_core::text::escape_invisible;
 use kelvin_store::without_password;
 
+use crate::locale::in_locale;
+
 /// A command could not be done: one line with the reason, exit status 2.
 #[derive(Debug)]
 pub struct CliError(String);
@@ -57,7 +59,7 @@ impl CliError {
     /// Prints it on standard error; returns the exit status.
     pub fn report(&self) -> ExitCode {
         // Nothing can be done if even standard error is gone.
-        let _ = writeln!(std::io::stderr(), "kelvin: {self}");
+        let _ = writeln!(std::io::stderr(), "kelvin: {}", in_locale(&self.to_string()));
         ExitCode::from(2)
     }
 }

@@ -15,6 +15,7 @@ mod fallback_dirs;
 mod gaps;
 mod host_claim;
 mod launcher;
+mod locale;
 mod measure;
 mod output;
 mod peer_agent;

@@ -12,9 +12,11 @@ use kelvin_core::json;
 use kelvin_core::text::escape_invisible_lines;
 use kelvin_report::text::{display_width, wrap};
 use kelvin_report::{FirstScreen, Terminal};
+use kelvin_sys::standard_streams;
 use serde::Serialize;
 
 use crate::cli_error::{CliError, Context};
+use crate::locale::{self, in_locale, write_in_locale};
 pub use crate::standard_error::eprint_line;
 
 /// Goes to the beginning of a terminal's line, and erases it.
@@ -32,6 +34,8 @@ const NARROW_INDENT: usize = 4;
 
 /// Columns when the terminal reports none.
 const DEFAULT_WIDTH: usize = 80;
+/// Fewest columns of text: a narrower terminal breaks its lines.
+const MIN_WIDTH: usize = 40;
 
 /// Whether to colour standard output: a terminal, NO_COLOR unset (no-color.org), TERM not dumb.
 pub fn uses_color() -> bool {
@@ -52,15 +56,17 @@ pub fn is_terminal() -> bool {
 /// Columns of the terminal on standard output: COLUMNS if set, else the terminal's, else 80.
 pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.or_else(kelvin_sys::standard_streams::columns).unwrap_or(DEFAULT_WIDTH).max(40)
+    columns.or_else(|| standard_streams::columns(io::stdout())).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH)
 }
 
-/// Whether the locale of texts has characters other than ASCII: the first of LC_ALL, LC_CTYPE and LANG that is set names UTF-8.
-pub fn is_utf8_locale() -> bool {
-    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find(|name| is_set(name)).and_then(std::env::var_os);
-    let locale_name = locale.map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-    locale_name.contains("utf-8") || locale_name.contains("utf8")
+/// Columns of a line about one thing on standard output: those of a terminal. For programs it is one line, however long.
+pub fn line_columns() -> usize {
+    if is_terminal() { width() } else { usize::MAX }
+}
+
+/// Columns of the terminal on standard error.
+pub fn progress_columns() -> usize {
+    standard_streams::columns(io::stderr()).unwrap_or(DEFAULT_WIDTH)
 }
 
 /// All tables, as wide as the terminal.
@@ -70,7 +76,7 @@ pub fn terminal(color: bool) -> Terminal {
 
 /// The first screen, and lines that lead to more.
 pub fn first_screen(color: bool, tables: bool, hints: &[(String, String)]) -> FirstScreen<'_> {
-    FirstScreen { terminal: terminal(color), unicode: is_utf8_locale(), tables, further_outputs: hints }
+    FirstScreen { terminal: terminal(color), unicode: locale::is_utf8(), tables, further_outputs: hints }
 }
 
 /// Whether progress can be shown: standard error is a terminal that can erase a line.
@@ -83,7 +89,7 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
     print_raw(|out| {
         let mut lines = Vec::new();
         write(&mut lines)?;
-        out.write_all(escape_invisible_lines(&String::from_utf8_lossy(&lines)).as_bytes())
+        out.write_all(in_locale(&escape_invisible_lines(&String::from_utf8_lossy(&lines))).as_bytes())
     })
 }
 
@@ -125,7 +131,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
 /// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
 /// that went away (`kelvin list | head`) is no fault.
 pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
-    kelvin_sys::standard_streams::check_output().context(STDOUT_WRITE_FAILED)?;
+    standard_streams::check_output().context(STDOUT_WRITE_FAILED)?;
     let mut out = io::BufWriter::new(Stdout { inner: io::stdout().lock(), is_reader_gone: false });
     let result = write(&mut out).and_then(|()| out.flush());
     let is_reader_gone = out.into_parts().0.is_reader_gone;
@@ -134,7 +140,7 @@ pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
 
 /// Standard input, to be read from its beginning to its end.
 pub fn locked_stdin() -> Result<io::StdinLock<'static>, CliError> {
-    kelvin_sys::standard_streams::check_input().context(STDIN_READ_FAILED)?;
+    standard_streams::check_input().context(STDIN_READ_FAILED)?;
     Ok(io::stdin().lock())
 }
 
@@ -146,7 +152,7 @@ pub fn read_named(path: &Path) -> io::Result<Vec<u8>> {
     if path != Path::new("-") {
         return kelvin_sys::fs::read_named(path);
     }
-    kelvin_sys::standard_streams::check_input()?;
+    standard_streams::check_input()?;
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -236,6 +242,7 @@ impl Outlet {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), CliError> {
         match self.0 {
+            Some(file) if is_for_terminal => file.write(|out| write_in_locale(out, write)).map_err(CliError::msg),
             Some(file) => file.write(write).map_err(CliError::msg),
             None if is_for_terminal => print(write),
             None => print_raw(write),

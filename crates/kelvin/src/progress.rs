@@ -12,6 +12,7 @@ use kelvin_harness::EventSink;
 use kelvin_report::units;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
+use crate::locale::in_locale;
 use crate::output::{self, ERASE_LINE, shows_progress};
 
 /// Time before the line of work that may be short first appears, and between updates.
@@ -22,6 +23,8 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct StatusLine {
     is_shown: bool,
+    /// Columns of its text: the last of a terminal stays free, since there some begin the next line.
+    columns: usize,
     start: Instant,
     delay: Duration,
     /// When its text was drawn.
@@ -40,7 +43,8 @@ impl StatusLine {
     }
 
     fn with_delay(delay: Duration) -> Self {
-        Self { is_shown: shows_progress(), start: Instant::now(), delay, last_draw: Mutex::default() }
+        let columns = output::progress_columns().saturating_sub(1);
+        Self { is_shown: shows_progress(), columns, start: Instant::now(), delay, last_draw: Mutex::default() }
     }
 
     /// Replaces the text of the line.
@@ -49,7 +53,9 @@ impl StatusLine {
             && let Ok(mut last_draw) = self.last_draw.lock()
         {
             *last_draw = Some(Instant::now());
-            let _ = write!(io::stderr(), "{ERASE_LINE}{}", escape_invisible(&text.to_string()));
+            // A longer line would be several, of which only the last is erased.
+            let line: String = in_locale(&escape_invisible(&text.to_string())).chars().take(self.columns).collect();
+            let _ = write!(io::stderr(), "{ERASE_LINE}{line}");
         }
     }
 

@@ -16,6 +16,7 @@ use schemars::Schema;
 
 pub use self::html::write_page;
 pub use self::markdown::write_markdown;
+pub(crate) use self::sparkline::ascii_bar;
 use self::sparkline::sparkline;
 use crate::compare::titled_section;
 use crate::terminal::first_screen::to_ascii;
@@ -24,7 +25,9 @@ use crate::text::{MIN_TEXT_WIDTH, pad_right, wrap};
 /// Lines of a screen, at most.
 pub const MAX_SCREEN_LINES: usize = 60;
 /// Least and most columns.
-const WIDTH_RANGE: [usize; 2] = [80, 120];
+const WIDTH_RANGE: [usize; 2] = [MIN_TEXT_WIDTH, 120];
+/// Columns from which on the name of a series stands beside its figures, and not above them.
+const MIN_TABLE_WIDTH: usize = 80;
 /// Column widths of a table: the small picture, the latest value, and what it and the last change are a ratio to.
 const SPARKLINE_WIDTH: usize = 16;
 const LATEST_WIDTH: usize = 11;
@@ -104,7 +107,7 @@ impl HistoryTerminal<'_> {
     /// # Errors
     /// Those of the writer.
     pub fn render_news(&self, news: &[&SeriesHistory], history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut lines = wrap(&history_title(history), self.text_width());
+        let mut lines = wrap(&history_title(history), self.width());
         lines.push(String::new());
         lines.push(self.title("Changed for the worse"));
         lines.extend(news.iter().flat_map(|series| self.series(series, history)));
@@ -117,10 +120,10 @@ impl HistoryTerminal<'_> {
     }
 
     fn lines(&self, history: &History) -> Vec<String> {
-        let mut lines = wrap(&history_title(history), self.text_width());
-        lines.extend(wrap(&change_counts(history), self.text_width()));
-        lines.extend(remarks(history).iter().flat_map(|remark| wrap(remark, self.text_width())));
-        let footer = wrap(&format!("All series and changes: {}", self.full_command), self.text_width());
+        let mut lines = wrap(&history_title(history), self.width());
+        lines.extend(wrap(&change_counts(history), self.width()));
+        lines.extend(remarks(history).iter().flat_map(|remark| wrap(remark, self.width())));
+        let footer = wrap(&format!("All series and changes: {}", self.full_command), self.width());
         let footer: Vec<String> = std::iter::once(String::new()).chain(footer).collect();
         let mut remaining_lines = MAX_SCREEN_LINES.saturating_sub(lines.len() + footer.len());
         let mut has_omissions = false;
@@ -144,21 +147,27 @@ impl HistoryTerminal<'_> {
         self.width.clamp(WIDTH_RANGE[0], WIDTH_RANGE[1])
     }
 
-    /// Columns of paragraphs: on a narrow terminal fewer than those of tables.
-    fn text_width(&self) -> usize {
-        self.width.clamp(MIN_TEXT_WIDTH, WIDTH_RANGE[1])
+    fn is_narrow(&self) -> bool {
+        self.width() < MIN_TABLE_WIDTH
     }
 
     fn label_width(&self) -> usize {
-        self.width() - 3 - SPARKLINE_WIDTH - LATEST_WIDTH - 2 * RATIO_WIDTH
+        if self.is_narrow() {
+            self.width() - 2
+        } else {
+            self.width() - 3 - SPARKLINE_WIDTH - LATEST_WIDTH - 2 * RATIO_WIDTH
+        }
     }
 
     fn title(&self, title: &str) -> String {
+        if self.is_narrow() {
+            return title.to_owned();
+        }
         let label = pad_right(title, 3 + self.label_width() + SPARKLINE_WIDTH);
         format!("{label}{:>LATEST_WIDTH$}{:>RATIO_WIDTH$}{:>RATIO_WIDTH$}", "latest", "of first", "change")
     }
 
-    /// A series in a line, or two if its name is long; below it its last change, or all of them.
+    /// A series in a line, or more if its name is long or the terminal narrow; below it its last change, or all of them.
     fn series(&self, series: &SeriesHistory, history: &History) -> Vec<String> {
         let names = wrap(&series_name(series), self.label_width());
         let mut lines: Vec<String> =
@@ -167,9 +176,14 @@ impl HistoryTerminal<'_> {
         let picture = sparkline(series, SPARKLINE_WIDTH, self.unicode);
         let (latest, first) =
             (brief_value(series.latest(), None, series.metric.unit), share_text(series.since_first()));
-        lines[0].push_str(&format!(
-            " {picture:SPARKLINE_WIDTH$}{latest:>LATEST_WIDTH$}{first:>RATIO_WIDTH$}{last:>RATIO_WIDTH$}"
-        ));
+        if self.is_narrow() {
+            let figures = format!("{picture} latest {latest}, of first {first}, change {last}");
+            lines.extend(wrap(&figures, self.width() - 4).into_iter().map(|line| format!("    {line}")));
+        } else {
+            lines[0].push_str(&format!(
+                " {picture:SPARKLINE_WIDTH$}{latest:>LATEST_WIDTH$}{first:>RATIO_WIDTH$}{last:>RATIO_WIDTH$}"
+            ));
+        }
         lines.extend(self.change_lines(series, history));
         lines
     }

@@ -46,7 +46,7 @@ pub use exports::{Bencher, Benchstat, GithubAction, Influx, OpenMetrics, Parquet
 pub use html::Html;
 pub use json::Json;
 pub use markdown::Markdown;
-pub use terminal::{FirstScreen, Terminal};
+pub use terminal::{FirstScreen, Terminal, with_ascii_signs};
 
 /// Everything that a report is made from.
 #[derive(Clone, Copy, Debug)]

@@ -21,6 +21,7 @@ use crate::text::{MIN_TEXT_WIDTH, clean, display_width, pad_right, wrap};
 use crate::{Render, Report, labels, rivals, study_tables};
 
 pub(crate) use first_screen::ladder_lines;
+pub use first_screen::with_ascii_signs;
 pub(crate) use study_screen::{leading_conclusions, study_title};
 pub use text_plot::plot_lines;
 

@@ -83,10 +83,24 @@ fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> Str
 }
 
 fn terminal(history: &History, unicode: bool, show_all: bool) -> String {
+    terminal_of_width(80, history, unicode, show_all)
+}
+
+fn terminal_of_width(width: usize, history: &History, unicode: bool, show_all: bool) -> String {
     render_to_string(|out| {
-        HistoryTerminal { width: 80, unicode, show_all, full_command: "kelvin history --all --full" }
-            .render(history, out)
+        HistoryTerminal { width, unicode, show_all, full_command: "kelvin history --all --full" }.render(history, out)
     })
+}
+
+#[test]
+fn narrow_screen_has_names_above_figures() {
+    for (width, show_all) in [(40, false), (40, true), (79, false), (20, true)] {
+        let screen = terminal_of_width(width, &history(), true, show_all);
+        let widest = screen.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= width.max(40), "{width}: {screen}");
+        let words: String = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(" latest 13.6 ns, of first +36 %, change +35 %"), "{screen}");
+    }
 }
 
 #[test]

@@ -27,9 +27,9 @@ extern "C" fn record_closed() {
     }
 }
 
-/// Columns of the terminal on standard output, if it is one and reports them.
-pub fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+/// Columns of the terminal that a stream is, if it is one and reports them.
+pub fn columns(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 

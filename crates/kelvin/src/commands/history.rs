@@ -18,6 +18,7 @@ use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
 use crate::cli_error::{CliError, CmdResult};
+use crate::locale;
 use crate::output::{self, Outlet};
 use crate::redact::without_private;
 use crate::stores::open_existing_store;
@@ -132,7 +133,7 @@ fn first_run_since(records: &HistoryInput, args: &HistoryArgs) -> Option<usize> 
 }
 
 fn history_screen<'a>(args: &HistoryArgs, full_command: &'a str) -> HistoryTerminal<'a> {
-    HistoryTerminal { width: output::width(), unicode: output::is_utf8_locale(), show_all: args.full, full_command }
+    HistoryTerminal { width: output::width(), unicode: locale::is_utf8(), show_all: args.full, full_command }
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.

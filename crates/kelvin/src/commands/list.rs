@@ -17,9 +17,6 @@ use crate::output::{self, write_wrapped};
 use crate::placement::LocalMachine;
 use crate::selection::{OptionStudies, Selection, plan_names};
 
-/// Minimum columns for a metric's summary, however narrow the terminal.
-const MIN_SUMMARY_WIDTH: usize = 24;
-
 /// A metric in the list.
 #[derive(Serialize)]
 struct ListedMetric<'a> {
@@ -53,7 +50,7 @@ pub fn list(args: &ListArgs) -> Result<(), CliError> {
     if args.studies && args.names.is_empty() {
         rows.insert(0, (os::STUDY.as_str(), os::STUDY_SUMMARY.to_owned()));
     }
-    let columns = columns(&outlet);
+    let columns = outlet.columns();
     outlet.write_lines(|out| write_table(out, columns, &rows))
 }
 
@@ -70,15 +67,9 @@ fn check_are_studies(names: &[String]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Columns of a table: for programs, one line each.
-fn columns(outlet: &AnswerOutlet) -> usize {
-    if outlet.is_terminal() { output::width() } else { usize::MAX }
-}
-
 /// Names, each with its text next to it.
 fn write_table(out: &mut dyn Write, columns: usize, lines: &[(&str, String)]) -> io::Result<()> {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let columns = columns.max(width + 2 + MIN_SUMMARY_WIDTH);
     lines.iter().try_for_each(|(name, text)| write_wrapped(out, columns, &format!("{name:width$}  "), text))
 }
 
@@ -91,7 +82,7 @@ fn list_primitives(plan: &Plan, local: &LocalMachine, outlet: AnswerOutlet) -> R
     if outlet.is_json {
         return outlet.write_json(&primitives);
     }
-    let (held_out, columns) = (held_out_text()?, columns(&outlet));
+    let (held_out, columns) = (held_out_text()?, outlet.columns());
     let row = |primitive: &Primitive| (primitive.metric.id.as_str(), primitive_text(primitive));
     let rows: Vec<_> = primitives.iter().map(row).collect();
     outlet.write_lines(|out| {

@@ -191,7 +191,7 @@ impl EventReporter {
         } else if self.json {
             output::print_json(&ReceiveSummary { moved: summary, device: self.device.map(KmodDevice::path) })
         } else {
-            output::print(|out| writeln!(out, "{text}"))
+            output::print(|out| output::write_wrapped(out, output::line_columns(), "", &text))
         };
         if let Err(fault) = result {
             self.log.note(format_args!("{}: {fault}", DisplayAddr(from)));

@@ -17,6 +17,7 @@ use crate::class_members::{ComparedMachines, build_library};
 use crate::cli::{ReportArgs, ReportFormat};
 use crate::cli_error::{CliError, Context};
 use crate::commands::explain;
+use crate::locale::write_in_locale;
 use crate::output::{self, Outlet};
 use crate::predict;
 use crate::redact::Redaction;
@@ -117,8 +118,10 @@ pub fn write_report(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        ReportFormat::Terminal if extent.full => output::terminal(extent.color).render(report, out),
-        ReportFormat::Terminal => output::first_screen(extent.color, false, hints).render(report, out),
+        ReportFormat::Terminal => write_in_locale(out, |out| match extent.full {
+            true => output::terminal(extent.color).render(report, out),
+            false => output::first_screen(extent.color, false, hints).render(report, out),
+        }),
         ReportFormat::Html => Html.render(report, out),
         ReportFormat::Md => Markdown.render(report, out),
         ReportFormat::Json => Json { pretty: false, samples: extent.samples }.render(report, out),

@@ -11,6 +11,7 @@ use kelvin_analysis::analyse;
 use kelvin_core::identifiers::short_hash;
 use kelvin_core::{NODE_TAG, Run, RunStatus};
 use kelvin_harness::TcpOptions;
+use kelvin_report::text::display_width;
 use kelvin_report::{Json, Render, Report};
 use kelvin_store::{
     AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, RunSummary, Store, Tag,
@@ -25,6 +26,9 @@ use crate::output::{self, Outlet};
 use crate::redact::Redaction;
 use crate::socket_options;
 use crate::stores::{open_existing, open_named, open_store, run_count_text, store_to_read};
+
+/// Columns of the rounds, the size and the machine of a run, with the blanks before each and behind the last.
+const RUN_SIZE_WIDTH: usize = 2 + 6 + 2 + 9 + 2 + 8 + 2;
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> CmdResult {
@@ -136,39 +140,42 @@ fn list_runs(store: &Store, tags: &[Tag], outlet: AnswerOutlet) -> Result<(), Cl
         notice!("no runs{tags_clause} in {}", store.name());
         return Ok(());
     }
+    let columns = outlet.columns();
     outlet.write_lines(|out| {
         let width = lines.iter().map(|line| line.id.len()).max().unwrap_or(0);
         // Of many hosts each line has the name of its own.
         let node = |line: &RunSummary| line.labels.tags.get(NODE_TAG).cloned();
         let node_width = lines.iter().filter_map(node).map(|name| name.len().max(NODE_TAG.len())).max();
         let node_column = |name: String| node_width.map_or_else(String::new, |width| format!("{name:width$}  "));
-        writeln!(
-            out,
-            "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  {:8}  {}processor",
-            "id",
-            "started",
-            "mode",
-            "status",
-            "rounds",
-            "size",
-            "machine",
-            node_column(NODE_TAG.to_owned())
-        )?;
+        let row = |[id, started, mode, status]: [&str; 4]| format!("{id:width$}  {started:20}  {mode:8}  {status:8}");
+        let titles = row(["id", "started", "mode", "status"]);
+        let processors = lines.iter().map(|line| line.cpu_model.as_deref().unwrap_or("unknown"));
+        let widest = processors.map(display_width).max().unwrap_or(0).max("processor".len());
+        let is_narrow =
+            display_width(&titles) + RUN_SIZE_WIDTH + node_width.map_or(0, |width| width + 2) + widest > columns;
+        if is_narrow {
+            writeln!(out, "{}", titles.trim_end())?;
+        } else {
+            let node = node_column(NODE_TAG.to_owned());
+            writeln!(out, "{titles}  {:>6}  {:>9}  {:8}  {node}processor", "rounds", "size", "machine")?;
+        }
         lines.iter().try_for_each(|line| {
             let status = if line.status == Some(RunStatus::Complete) { "complete" } else { "partial" };
             let size = format!("{:.0} KiB", line.bytes as f64 / 1024.0);
             let processor = line.cpu_model.as_deref().unwrap_or("unknown");
             // As much of it as `kelvin history --machine` needs.
             let machine = short_hash(&line.machine);
-            writeln!(
-                out,
-                "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {}{processor}",
-                line.id,
-                line.started,
-                line.mode,
-                line.measured_rounds,
-                node_column(node(line).unwrap_or_default())
-            )?;
+            let mode = line.mode.to_string();
+            let (which, rounds) = (row([&line.id, &line.started, &mode, status]), line.measured_rounds);
+            if is_narrow {
+                let node = node(line).map_or_else(String::new, |name| format!("{NODE_TAG} {name}, "));
+                writeln!(out, "{}", which.trim_end())?;
+                let rest = format!("{rounds} rounds, {size}, machine {machine}, {node}{processor}");
+                output::write_wrapped(out, columns, "  ", &rest)?;
+            } else {
+                let node = node_column(node(line).unwrap_or_default());
+                writeln!(out, "{which}  {rounds:>6}  {size:>9}  {machine:8}  {node}{processor}")?;
+            }
             let tags = Some(tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
             let server = line.pending_server.as_ref().map(|server| format!("waits for {server}"));
             let mut texts = tags.into_iter().chain(line.labels.note.clone()).chain(server);

@@ -269,6 +269,7 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
         };
         outlet.write_json(&summary)?;
     } else {
+        let columns = outlet.columns();
         outlet.write_lines(|out| {
             for path in planned {
                 writeln!(out, "would send {}", escape_invisible(&path.to_string_lossy()))?;
@@ -284,7 +285,8 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
                 let files = kelvin_core::units::files(*sizeless_files);
                 writeln!(out, "read until their end, since they state a size of 0 bytes: {files}")?;
             }
-            if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
+            let text = format!("{summary}{}", super::kernel_socket_note(device));
+            if args.dry_run { Ok(()) } else { output::write_wrapped(out, columns, "", &text) }
         })?;
     }
     Ok(unsent.is_empty() && deletion.refused.is_none())

@@ -7,6 +7,11 @@ use kelvin_stats::min_max;
 /// Bars from low to high, with Unicode and without.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BARS: [char; 8] = ['_', '.', ',', '-', '~', '=', '*', '#'];
+/// The bar without Unicode that is as high as one with it.
+pub(crate) fn ascii_bar(bar: char) -> Option<char> {
+    BARS.iter().position(|height| *height == bar).map(|height| ASCII_BARS[height])
+}
+
 /// Between values of two versions of the method.
 const VERSION_BREAK: char = '|';
 /// Least range of a picture as a share of the median: what is steady looks so.

@@ -8,6 +8,7 @@ use kelvin_core::{
 
 use super::text_plot::{centred_labels, column_of};
 use super::{FirstScreen, MAX_SCREEN_LINES, PROMPT, Terminal, TextStyle};
+use crate::history::ascii_bar;
 use crate::ladder::{LadderAxis, compared_reference, label, published_seconds};
 use crate::text::{clean, display_width, pad_right, wrap};
 use crate::{Report, labels};
@@ -45,7 +46,17 @@ const PUBLISHED_MARK: char = '○';
 
 /// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
 pub(crate) fn to_ascii(text: &str) -> String {
-    let ascii_char = |c: char| match c {
+    text.chars().map(|c| ascii_sign(c).unwrap_or('?')).collect()
+}
+
+/// Text in which every sign of kelvin's own is ASCII, character by character. Other characters stay, such as those of a file's name.
+pub fn with_ascii_signs(text: &str) -> String {
+    text.chars().map(|c| ascii_sign(c).unwrap_or(c)).collect()
+}
+
+/// The ASCII character that a sign resembles.
+fn ascii_sign(c: char) -> Option<char> {
+    Some(match c {
         _ if c.is_ascii() => c,
         GRID_MARK => ':',
         CLASS_MARK => '.',
@@ -58,10 +69,11 @@ pub(crate) fn to_ascii(text: &str) -> String {
         '±' => '~',
         '–' | '—' | INTERVAL_MARK => '-',
         '\u{a0}' | '\u{202f}' => ' ',
-        '…' => '.',
-        _ => '?',
-    };
-    text.chars().map(ascii_char).collect()
+        '…' | '·' => '.',
+        '│' => '|',
+        '┤' | '┬' | '└' => '+',
+        _ => return ascii_bar(c),
+    })
 }
 
 /// The ladder and the rates in lines of 80 columns, for formats of text.
@@ -375,5 +387,6 @@ mod tests {
         let text = "29 µs ± 1 \u{202f}● é";
         assert_eq!(to_ascii(text), "29 us ~ 1  o ?");
         assert_eq!(to_ascii(text).chars().count(), text.chars().count());
+        assert_eq!(with_ascii_signs(text), "29 us ~ 1  o é");
     }
 }

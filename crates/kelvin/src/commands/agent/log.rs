@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_transfer::wire::limits_serde::truncate;
 
+use crate::locale::in_locale;
 use crate::output::ERASE_LINE;
 use kelvin_sys::lock;
 use kelvin_sys::thread_spawn::ThreadBuilder;
@@ -99,7 +100,7 @@ impl Log {
 /// Writes the lines until the end, and at intervals how many were dropped, those that could not be written included.
 fn write_lines(mut out: impl Write, messages: &Receiver<LogMessage>, dropped: &AtomicU64) {
     let mut write = |line: String| {
-        dropped.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
+        dropped.fetch_add(out.write_all(in_locale(&line).as_bytes()).is_err().into(), Ordering::Relaxed);
     };
     let (mut last, mut is_transient_shown) = (Instant::now(), false);
     loop {

@@ -19,6 +19,7 @@ use super::write_deleted;
 use crate::answer::AnswerOutlet;
 use crate::cli::{RemotePath, RemoteShellArgs, SendArgs};
 use crate::cli_error::{CliError, CmdResult};
+use crate::output;
 use crate::progress::{StatusLine, byte_progress_text};
 
 /// What was moved, and in a dry run what would be, as data.
@@ -124,11 +125,12 @@ fn print_summary(
         let (planned, deleted) = (texts(&fetched.planned), texts(&fetched.deleted));
         return outlet.write_json(&FetchSummary { moved: summary, planned, deleted });
     }
+    let columns = outlet.columns();
     outlet.write_lines(|out| {
         for path in &fetched.planned {
             writeln!(out, "would receive {}", escape_invisible(&path.to_string_lossy()))?;
         }
         write_deleted(out, args.dry_run, &fetched.deleted)?;
-        if args.dry_run { Ok(()) } else { writeln!(out, "{summary}") }
+        if args.dry_run { Ok(()) } else { output::write_wrapped(out, columns, "", &summary.to_string()) }
     })
 }
