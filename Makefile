@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: cluster cluster-test dashboards help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm static static-test reproducible msrv deny kmod docs docs-check charts-check links bench-check bench-docs book dist dist-test pages guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: cluster cluster-test dashboards first-hours help run build test test-long smoke causes features launchers setup fmt clippy rustdoc unit unit-build arm static static-test reproducible msrv deny kmod docs docs-check charts-check links bench-check bench-docs book dist dist-test pages guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -73,6 +73,9 @@ features: ## check that kelvin compiles without PostgreSQL, Parquet and TLS, and
 
 launchers: $(DEBUG) ## run the recipes of contrib/ for many hosts, by each launcher that is installed, on hosts that are namespaces
 	PATH="$(abspath $(TARGET))/reframe/bin:$$PATH" $(PYTHON) -B tests/launchers/run.py $(DEBUG) $(TARGET)/launchers
+
+first-hours: $(DEBUG) ## play the first hour of a stranger in twelve environments that go wrong: no home, full disks, signals, limits
+	$(PYTHON) -B tests/first-hours/run.py $(DEBUG)
 
 dashboards: $(DEBUG) ## test the rules and dashboards of contrib/ on a real Prometheus and PostgreSQL, and by Grafana's published schema
 	$(PYTHON) -B tests/dashboards/run.py $(DEBUG) $(TARGET)/dashboards
