@@ -1,4 +1,4 @@
-//! Parquet of the made-up runs, read back by the reader of the crate that wrote it.
+//! Parquet of the made-up runs, read back by the crate `parquet`.
 #![cfg(feature = "parquet")]
 
 mod synthetic;

@@ -5,20 +5,17 @@
 //!
 //! Source: the format's specification (parquet.apache.org/docs/file-format, LogicalTypes.md of apache/parquet-format).
 
+mod file;
+mod page;
+mod thrift;
+
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use kelvin_core::{Case, Name, Value, json};
-use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::types::Type;
 
+use self::file::ParquetFile;
 use crate::columns::{
     Column, ColumnValues, FigureRow, SampleRow, TableRow, figure_columns, machine_columns, remark_columns,
     round_columns, sample_columns, sample_unit_column, visible_text,
@@ -44,7 +41,7 @@ impl Render for Parquet {
         let mut columns = run_columns(report);
         columns.extend(axis_columns(report.analysis.results.iter().map(|result| &result.case)));
         columns.extend(figure_columns().into_iter().chain(machine_columns()).chain(remark_columns()));
-        out.write_all(&write_table(&columns, FigureRow::for_report(report)).map_err(io::Error::other)?)
+        write_table(&columns, FigureRow::for_report(report), out)
     }
 }
 
@@ -54,7 +51,7 @@ impl Render for ParquetSamples {
         columns.extend(axis_columns(report.run.measurements.iter().map(|measurement| &measurement.planned.case)));
         columns.push(sample_unit_column());
         columns.extend(round_columns().into_iter().chain(sample_columns()));
-        out.write_all(&write_table(&columns, SampleRow::for_report(report)).map_err(io::Error::other)?)
+        write_table(&columns, SampleRow::for_report(report), out)
     }
 }
 
@@ -90,69 +87,20 @@ fn axis_columns<'c, 'a, R: TableRow + 'a>(cases: impl Iterator<Item = &'c Case>)
     axes.into_iter().map(column).collect()
 }
 
-/// The file. It grows in memory, compressed: the writer of Parquet wants one that can go to another thread.
-fn write_table<R>(columns: &[Column<'_, R>], mut rows: impl Iterator<Item = R>) -> Result<Vec<u8>, ParquetError> {
+/// Writes the file.
+fn write_table<R>(
+    columns: &[Column<'_, R>],
+    mut rows: impl Iterator<Item = R>,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
     let units = columns.iter().filter(|column| !column.unit.is_empty()).map(|column| (&*column.name, column.unit));
-    let units = json::to_string(&units.collect::<BTreeMap<&str, &str>>());
-    let units = units.map_err(|error| ParquetError::General(error.to_string()))?;
-    let fields = columns.iter().map(|column| field(column).map(Arc::new)).collect::<Result<Vec<_>, ParquetError>>()?;
-    let schema = Type::group_type_builder("kelvin").with_fields(fields).build()?;
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(vec![KeyValue::new(UNITS_KEY.to_owned(), units)]))
-        .build();
-    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
+    let units = json::to_string(&units.collect::<BTreeMap<&str, &str>>())?;
+    let mut file = ParquetFile::create(out)?;
     loop {
         let rows: Vec<R> = rows.by_ref().take(ROW_GROUP_ROWS).collect();
         if rows.is_empty() {
-            return writer.into_inner();
+            return file.finish(columns, (UNITS_KEY, &units));
         }
-        let mut group = writer.next_row_group()?;
-        for column in columns {
-            let Some(column_writer) = group.next_column()? else { break };
-            match &column.values {
-                ColumnValues::Text(read) => {
-                    write::<ByteArrayType>(
-                        column_writer,
-                        rows.iter().map(|row| read(row).map(|text| text.as_ref().into())),
-                    )?;
-                }
-                ColumnValues::Real(read) => write::<DoubleType>(column_writer, rows.iter().map(read))?,
-                // The bits of an unsigned number are stored as those of a signed one, by the format.
-                ColumnValues::Count(read) => {
-                    write::<Int64Type>(column_writer, rows.iter().map(|row| read(row).map(u64::cast_signed)))?;
-                }
-                ColumnValues::Flag(read) => write::<BoolType>(column_writer, rows.iter().map(read))?,
-                ColumnValues::Time(read) => write::<Int64Type>(column_writer, rows.iter().map(read))?,
-            }
-        }
-        group.close()?;
+        file.write_rows(columns, &rows)?;
     }
-}
-
-/// Writes the values of a column, of which each may be missing.
-fn write<T: DataType>(
-    mut column: SerializedColumnWriter<'_>,
-    values: impl Iterator<Item = Option<T::T>>,
-) -> Result<(), ParquetError> {
-    let values: Vec<Option<T::T>> = values.collect();
-    // 1 where there is a value, 0 where it is null.
-    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-    let values: Vec<T::T> = values.into_iter().flatten().collect();
-    column.typed::<T>().write_batch(&values, Some(&levels), None)?;
-    column.close()
-}
-
-fn field<R>(column: &Column<'_, R>) -> Result<Type, ParquetError> {
-    let (physical, logical) = match column.values {
-        ColumnValues::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        ColumnValues::Real(_) => (Physical::DOUBLE, None),
-        ColumnValues::Count(_) => (Physical::INT64, Some(LogicalType::integer(64, false))),
-        ColumnValues::Flag(_) => (Physical::BOOLEAN, None),
-        ColumnValues::Time(_) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
-    };
-    Type::primitive_type_builder(&column.name, physical)
-        .with_repetition(Repetition::OPTIONAL)
-        .with_logical_type(logical)
-        .build()
 }
