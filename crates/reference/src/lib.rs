@@ -15,7 +15,6 @@ mod facts;
 mod library;
 mod machine;
 mod machine_file;
-mod machine_files;
 mod mitigation;
 pub mod published;
 

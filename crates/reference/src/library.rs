@@ -6,7 +6,6 @@ use kelvin_core::Name;
 
 use crate::machine::LibraryMachine;
 use crate::machine_file::parse_machines;
-use crate::machine_files::MACHINE_FILES;
 
 /// A set of machines: those that are built in, or these and a user's own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,11 +13,15 @@ pub struct ReferenceLibrary {
     machines: Vec<LibraryMachine>,
 }
 
+/// The texts of all files of `machines/`, deflated, with a NUL between two of them: the build script made it.
+const PACKED_FILES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/machines.deflate"));
+
 static BUILT_IN_LIBRARY: LazyLock<ReferenceLibrary> = LazyLock::new(|| {
-    let file_machines = |(name, text): &(&str, &str)| {
-        parse_machines(text).unwrap_or_else(|error| panic!("the built-in file {name} is wrong: {error}"))
-    };
-    ReferenceLibrary::new(MACHINE_FILES.iter().flat_map(file_machines).collect())
+    let texts = miniz_oxide::inflate::decompress_to_vec(PACKED_FILES).expect("the build script packed the files");
+    let texts = String::from_utf8(texts).expect("each file is UTF-8");
+    let file_machines =
+        |text| parse_machines(text).unwrap_or_else(|error| panic!("a built-in file of machines is wrong: {error}"));
+    ReferenceLibrary::new(texts.split('\0').flat_map(file_machines).collect())
 });
 
 /// The machines that are built in, source by source.
