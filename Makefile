@@ -125,8 +125,8 @@ docs-check: $(DEBUG) ## check that those pages equal the texts of the probes and
 
 charts-check: ## check by checksums that the drawing library of the report was built from the script in its directory
 	@cd crates/report/assets/charts && sha256sum --check --quiet SHA256SUMS \
-		|| { echo 'crates/report/assets/echarts.deflate.txt was not built from this script: npm ci && npm run build in charts/' >&2; exit 1; }
-	@echo 'charts-check: echarts.deflate.txt was built from the script in charts/'
+		|| { echo 'crates/report/assets/echarts.deflate was not built from this script: npm ci && npm run build in charts/' >&2; exit 1; }
+	@echo 'charts-check: echarts.deflate was built from the script in charts/'
 
 links: ## check that every linked file of the documents exists, every name in the guide, and the book's length
 	$(PYTHON) scripts/check-guide

@@ -17,6 +17,8 @@ mod topology;
 use std::collections::BTreeMap;
 use std::io;
 
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
 use kelvin_core::Unit;
 use serde::Serialize;
 
@@ -35,8 +37,8 @@ use crate::{Render, Report, labels, palette, svg};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Html;
 
-/// The part of Apache ECharts that the page uses, deflated, in base64; see `assets/README.md`.
-const CHART_LIBRARY: &str = include_str!("../assets/echarts.deflate.txt");
+/// The part of Apache ECharts that the page uses, deflated; see `assets/README.md`.
+const CHART_LIBRARY: &[u8] = include_bytes!("../assets/echarts.deflate");
 const LIBRARY_LOADER: &str = include_str!("../assets/library.js");
 const HEAT_SCRIPT: &str = include_str!("../assets/heat.js");
 const FIGURES_SCRIPT: &str = include_str!("../assets/figures.js");
@@ -209,7 +211,8 @@ fn own_script() -> String {
 fn script(figures: &[Figure], out: &mut dyn io::Write) -> io::Result<()> {
     let data = json_for_script(&PageData::new(figures))?;
     write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export_controls().as_str())?;
-    write!(out, "<script type=\"text/plain\" id=\"library\">{CHART_LIBRARY}</script>")?;
+    let library = Base64Display::new(CHART_LIBRARY, &STANDARD);
+    write!(out, "<script type=\"text/plain\" id=\"library\">{library}</script>")?;
     writeln!(out, "<script>{}</script></body></html>", own_script())
 }
 

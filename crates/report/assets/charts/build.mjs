@@ -1,4 +1,4 @@
-// Makes ../echarts.deflate.txt, ../echarts.sha256.txt with the hash by which the page's policy knows what is packed in it, and the
+// Makes ../echarts.deflate, ../echarts.sha256.txt with the hash by which the page's policy knows what is packed in it, and the
 // sums of what they were made from and of themselves: `npm ci && npm run build` in this directory. `npm run check` says
 // whether they would be made as they are.
 import { build } from 'esbuild';
@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { constants, deflateRawSync, inflateRawSync } from 'node:zlib';
 
-const MADE = '../echarts.deflate.txt';
+const MADE = '../echarts.deflate';
 const HASH = '../echarts.sha256.txt';
 const FROM = ['build.mjs', 'charts.mjs', 'package.json', 'package-lock.json'];
 
@@ -31,13 +31,13 @@ const hash = `sha256-${createHash('sha256').update(bundle.contents).digest('base
 
 if (process.argv.includes('--check')) {
   // Another zlib may deflate the same in other words.
-  const made = inflateRawSync(Buffer.from(await readFile(MADE, 'ascii'), 'base64'));
-  if (!made.equals(bundle.contents)) throw new Error('echarts.deflate.txt is not what is made here: run npm run build');
+  const made = inflateRawSync(await readFile(MADE));
+  if (!made.equals(bundle.contents)) throw new Error('echarts.deflate is not what is made here: run npm run build');
   if ((await readFile(HASH, 'ascii')) !== hash) throw new Error('echarts.sha256.txt is of another library: run npm run build');
-  console.log(`echarts.deflate.txt is what is made here: ${bundle.contents.length} bytes`);
+  console.log(`echarts.deflate is what is made here: ${bundle.contents.length} bytes`);
 } else {
   const packed = deflateRawSync(bundle.contents, { level: constants.Z_BEST_COMPRESSION, memLevel: 9 });
-  await writeFile(MADE, packed.toString('base64'));
+  await writeFile(MADE, packed);
   await writeFile(HASH, hash);
   // In the format of sha256sum(1), which checks them without node.
   const sum = async (file) => `${createHash('sha256').update(await readFile(file)).digest('hex')}  ${file}\n`;
