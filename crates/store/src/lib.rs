@@ -17,6 +17,7 @@ pub mod foreign;
 mod headlines;
 mod history;
 mod json_limits;
+mod json_path;
 mod labels;
 mod location;
 mod migrations;

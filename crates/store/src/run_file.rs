@@ -13,6 +13,7 @@ use crate::check::{check, parse_started};
 use crate::error::InvalidField;
 use crate::error::{ExportError, ImportError};
 use crate::json_limits::LimitedJson;
+use crate::json_path::error_path;
 
 /// Maximum bytes of the file of a run: 1 GiB. The longest studies stay far below; a larger file is a
 /// mistake, and reading it would take the machine's memory.
@@ -126,7 +127,7 @@ struct RunBody {
     note: Option<String>,
 }
 
-/// Reads an invalid run once more, slowly, to find the field.
+/// Reads an invalid run once more, in parts, to find the field.
 fn field_error<T: DeserializeOwned>(json: &[u8], error: &serde_json::Error) -> ImportError {
     let (field, problem) = first_field_error::<T>(json)
         .or_else(|| first_field_error::<RunBody>(json))
@@ -150,9 +151,8 @@ fn started_before_formats(json: &[u8]) -> Option<String> {
 
 /// Path and problem of the first field of a `T` that cannot be read.
 fn first_field_error<T: DeserializeOwned>(json: &[u8]) -> Option<(String, String)> {
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?;
-    Some((error.path().to_string(), error.inner().to_string()))
+    let error = serde_json::from_slice::<T>(json).err()?;
+    Some((error_path(json, &error), error.to_string()))
 }
 
 #[cfg(test)]
