@@ -13,14 +13,15 @@ use kelvin_harness::{
 };
 use serde::{Serialize, Serializer};
 
+/// The texts of all files of `machines/`, deflated, with a NUL between two of them: the build script made it.
+const PACKED_FILES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/machines.deflate"));
+
 static REFERENCE_RECORDS: LazyLock<Vec<ReferenceRecord>> = LazyLock::new(|| {
-    [
-        include_str!("../machines/emerald-rapids-guest.json"),
-        include_str!("../machines/intel-guest.json"),
-        include_str!("../machines/zen-4-guest.json"),
-    ]
-    .map(|text| serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in machine is wrong: {error}")))
-    .into()
+    let texts = miniz_oxide::inflate::decompress_to_vec(PACKED_FILES).expect("the build script packed the files");
+    let texts = String::from_utf8(texts).expect("each file is UTF-8");
+    let record =
+        |text| serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in machine is wrong: {error}"));
+    texts.split('\0').map(record).collect()
 });
 
 /// The machines whose figures are kept.
