@@ -29,7 +29,7 @@ pub struct HttpRequest<'a> {
     pub keep_alive: bool,
     /// The fields that decide what is sent.
     pub fields: RequestFields<'a>,
-    /// All of it as it arrived: see [`field_values`] for what is rarely asked for.
+    /// All of it as it arrived: `field_values` has what is rarely asked for.
     pub head: &'a [u8],
 }
 
