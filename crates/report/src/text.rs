@@ -64,10 +64,15 @@ fn is_inseparable(before: &str, word: &str) -> bool {
     before.ends_with(|last: char| last.is_ascii_digit()) && UNIT_SIGNS.contains(&sign)
 }
 
+/// Whether a line may end at this character: at a space, but for those within a number, as UAX #14 has them.
+fn is_breaking_space(letter: char) -> bool {
+    letter.is_whitespace() && !['\u{a0}', '\u{2007}', '\u{202f}'].contains(&letter)
+}
+
 /// Breaks text into lines of at most `width` characters at spaces, but for those within a quantity; what is longer gets a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = clean(text);
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let words: Vec<&str> = text.split(is_breaking_space).filter(|word| !word.is_empty()).collect();
     let mut lines = vec![String::new()];
     for piece in words.chunk_by(|before, word| is_inseparable(before, word)).map(|words| words.join(" ")) {
         let line = lines.last_mut().expect("there is always a line");
@@ -128,6 +133,7 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
         assert_eq!(wrap("", 4), [""]);
+        assert_eq!(wrap("moved 700\u{202f}000 B", 9), ["moved", "700\u{202f}000 B"]);
         // A number and the sign of its unit stay together; other words after a number do not.
         assert_eq!(wrap("it holds 95 %, of 20 runs", 11), ["it holds", "95 %, of 20", "runs"]);
         assert_eq!(wrap("in 1.5 ms, not 2", 6), ["in", "1.5 ms,", "not 2"]);
