@@ -15,6 +15,7 @@ use crate::load::poll::connection_number;
 use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps};
 use crate::load::schedule::{DueRequest, RequestSchedule};
 use crate::load::series::SecondStats;
+use crate::load::stages::stage_ends;
 
 /// Nanoseconds between looks for time-outs and for a signal to stop.
 pub(crate) const TICK_NANOSECONDS: u64 = NANOSECONDS_PER_SECOND / 10;
@@ -109,17 +110,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let free_connections =
             if run.setup.demand.is_open_loop() { (0..connections).rev().collect() } else { Vec::new() };
         let window_start = start + run.setup.warm_up.as_nanos() as u64;
-        let mut stage_end = window_start;
-        pool.stats.stage_ends = run
-            .setup
-            .demand
-            .stages()
-            .into_iter()
-            .map(|(_, duration)| {
-                stage_end += duration.as_nanos() as u64;
-                stage_end
-            })
-            .collect();
+        let durations = run.setup.demand.stages().into_iter().map(|(_, duration)| duration);
+        pool.stats.stage_ends = stage_ends(window_start, durations).collect();
         pool.stats.window = window_start..window_start + run.setup.duration.as_nanos() as u64;
         Self {
             run,

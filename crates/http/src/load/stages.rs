@@ -95,10 +95,10 @@ pub(crate) fn mean_rate(stages: &[RateStage]) -> f64 {
     requests / total_duration(stages).as_secs_f64()
 }
 
-/// When each stage ends, in nanoseconds from the start of the first.
-pub(crate) fn stage_ends<L>(stages: &[Stage<L>]) -> impl Iterator<Item = u64> {
-    stages.iter().scan(0, |end, stage| {
-        *end += stage.duration.as_nanos() as u64;
+/// When stages of these lengths end, the first of which begins at `start`, in nanoseconds.
+pub(crate) fn stage_ends(start: u64, durations: impl IntoIterator<Item = Duration>) -> impl Iterator<Item = u64> {
+    durations.into_iter().scan(start, |end, duration| {
+        *end += duration.as_nanos() as u64;
         Some(*end)
     })
 }
@@ -109,7 +109,7 @@ pub(crate) fn staged_arrivals(
     arrivals: TimeDistribution,
     seed: u64,
 ) -> impl Iterator<Item = u64> {
-    let ends = stage_ends(stages);
+    let ends = stage_ends(0, stages.iter().map(|stage| stage.duration));
     (0..).zip(stages.iter().copied().zip(ends)).filter(|(_, (stage, _))| stage.level > 0.0).flat_map(
         move |(number, (stage, end))| {
             let length = stage.duration.as_nanos() as u64;
@@ -190,7 +190,7 @@ mod tests {
         let expected = [0.0, 0.25, 0.5, 0.75, 1.5, 2.0, 2.5, 3.0].map(|second| (second * SECOND as f64) as u64);
         assert_eq!(times, expected);
         assert_eq!(
-            (total_duration(&stages), stage_ends(&stages).last()),
+            (total_duration(&stages), stage_ends(0, stages.iter().map(|stage| stage.duration)).last()),
             (Duration::from_millis(3500), Some(3_500_000_000))
         );
         let random: Vec<u64> =

@@ -75,7 +75,7 @@ fn run_thread(
         }
         Demand::UserStages { stages, think } => {
             let users = ClosedLoop::new(setup.demand.max_connections(), *think, start, seed).for_share(share);
-            let ends = stage_ends(stages).map(|end| start + end);
+            let ends = stage_ends(start, stages.iter().map(|stage| stage.duration));
             let own_stages = ends.zip(stages.iter().map(|stage| share.count_of(stage.level)));
             thread.send_and_measure(StagedUsers::new(users, own_stages.collect()), start, observer)
         }
