@@ -21,7 +21,6 @@ mod page_tables;
 mod read_ahead;
 mod remote_interrupt;
 mod socket_buffers;
-pub(crate) mod spinners;
 mod store_bypass;
 mod timer_slack;
 mod zero_copy;

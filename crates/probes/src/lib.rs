@@ -23,6 +23,7 @@ mod published;
 mod reasons;
 mod reference_machines;
 mod room;
+mod spinners;
 mod task_windows;
 #[cfg(test)]
 mod testing;

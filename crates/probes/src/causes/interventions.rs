@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use kelvin_core::SkipReason;
 
 use super::cause::Intervention;
-use super::spinners::{SpinPurpose, Spinners};
 use crate::reasons::refuse_if;
+use crate::spinners::{SpinPurpose, Spinners};
 
 const KEEP_AWAKE_ID: &str = "awake";
 

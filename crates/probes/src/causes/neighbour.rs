@@ -5,9 +5,9 @@ use kelvin_core::catalogue::mem::{BANDWIDTH_MEMCPY, LATENCY, LATENCY_STRIDE, Mem
 use kelvin_core::{Case, MetricCase, SkipReason};
 
 use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, at_word};
-use super::spinners::{SpinPurpose, Spinners};
 use crate::memory::bandwidth::OPERATION_METRICS;
 use crate::reasons::refuse_if;
+use crate::spinners::{SpinPurpose, Spinners};
 
 pub(crate) static CAUSE: Cause = Cause {
     affected: AffectedMetrics::Listed(&[

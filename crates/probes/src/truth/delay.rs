@@ -17,10 +17,10 @@ use kelvin_sys::poll::wait_readable;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::link::{bring_up, enter_namespace};
-use crate::causes::spinners::{SpinGuard, SpinPurpose, Spinners};
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, is_timeout};
 use crate::prelude::*;
+use crate::spinners::{SpinGuard, SpinPurpose, Spinners};
 
 /// Nanoseconds of delay per frame, each way.
 const DELAYS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
