@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use kelvin_core::text::unbreakable_pieces;
+
 use crate::event::RankFacts;
 use crate::results::Results;
 
@@ -85,13 +87,13 @@ const WIDTH: usize = 80;
 /// A text as lines that are indented, the later ones more than the first; a word that is longer than a line is left whole.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::from(" ")];
-    for word in text.split_whitespace() {
+    for piece in unbreakable_pieces(text) {
         let line = lines.last_mut().expect("there is a line");
-        if line.chars().count() + 1 + word.chars().count() > WIDTH && !line.trim().is_empty() {
-            lines.push(format!("    {word}"));
+        if line.chars().count() + 1 + piece.chars().count() > WIDTH && !line.trim().is_empty() {
+            lines.push(format!("    {piece}"));
         } else {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&piece);
         }
     }
     lines

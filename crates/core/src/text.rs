@@ -1,6 +1,8 @@
-//! Foreign text made safe to show: control characters and other invisible ones are escaped.
+//! Foreign text made safe to show: control characters and other invisible ones are escaped. And where a line of text may end.
 
 use std::borrow::Cow;
+
+use crate::units::is_unit_sign;
 
 /// Whether a character is safe to show. Others move a terminal's cursor or change its settings (the control characters of
 /// ISO 6429, both sets), end a line, change the text direction (Unicode Standard Annex 9), or are invisible.
@@ -68,6 +70,23 @@ fn escape_unless(text: &str, is_allowed: impl Fn(char) -> bool) -> Cow<'_, str> 
     Cow::Owned(escaped)
 }
 
+/// The pieces of a text within which no line ends: its words, and numbers with the signs of their units.
+pub fn unbreakable_pieces(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split(is_breaking_space).filter(|word| !word.is_empty()).collect();
+    words.chunk_by(|before, word| is_quantity(before, word)).map(|words| words.join(" ")).collect()
+}
+
+/// Whether a line may end at this character: at a space, but for those within a number, as UAX #14 has them.
+fn is_breaking_space(letter: char) -> bool {
+    letter.is_whitespace() && !['\u{a0}', '\u{2007}', '\u{202f}'].contains(&letter)
+}
+
+/// Whether two words are a number and the sign of its unit.
+fn is_quantity(before: &str, word: &str) -> bool {
+    let sign = word.trim_end_matches(['.', ',', ';', ':', ')']);
+    before.ends_with(|last: char| last.is_ascii_digit()) && is_unit_sign(sign)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +121,14 @@ mod tests {
             escape_invisible("\u{2764}\u{fe0f}\u{fe0f}\u{fe01}\u{e0100}"),
             "\u{2764}\u{fe0f}\\u{fe0f}\\u{fe01}\\u{e0100}"
         );
+    }
+
+    #[test]
+    fn numbers_stay_with_their_signs() {
+        let text = "it holds  95 %, of 20 runs;\n59.6 µs (1.5 TiB) by 700\u{202f}000 B, 2 k/s";
+        let pieces =
+            ["it", "holds", "95 %,", "of", "20", "runs;", "59.6 µs", "(1.5 TiB)", "by", "700\u{202f}000 B,", "2 k/s"];
+        assert_eq!(unbreakable_pieces(text), pieces);
+        assert!(unbreakable_pieces(" ").is_empty());
     }
 }

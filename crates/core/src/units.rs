@@ -80,6 +80,14 @@ pub fn scales(unit: Unit) -> &'static [Scale] {
     }
 }
 
+/// Whether a word is the sign of a unit, or of a percentage; `us` is `µs` in ASCII.
+pub fn is_unit_sign(word: &str) -> bool {
+    const UNITS: [Unit; 6] =
+        [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes, Unit::BytesPerSecond, Unit::PerSecond];
+    let mut symbols = UNITS.iter().flat_map(|unit| scales(*unit)).map(|scale| scale.symbol);
+    ["%", "us"].contains(&word) || symbols.any(|symbol| symbol == word)
+}
+
 /// The scales of a unit with the size from which on a value is written in them, smallest first.
 pub fn reading_scales(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
     // Cycles stay whole up to 99 999: people compare them digit by digit with instruction tables.

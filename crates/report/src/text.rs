@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::Hash;
 
-use kelvin_core::text::escape_invisible;
+use kelvin_core::text::{escape_invisible, unbreakable_pieces};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -55,26 +55,10 @@ fn escape_strings(json: &mut Value) {
 /// Columns that paragraphs take on a narrower terminal too.
 pub(crate) const MIN_TEXT_WIDTH: usize = 40;
 
-/// Signs of units that stay on the line of their number.
-const UNIT_SIGNS: [&str; 12] = ["%", "ns", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "kB/s", "MB/s", "GB/s"];
-
-/// Whether no line may end between two words: between a number and the sign of its unit.
-fn is_inseparable(before: &str, word: &str) -> bool {
-    let sign = word.trim_end_matches(['.', ',', ';', ':', ')']);
-    before.ends_with(|last: char| last.is_ascii_digit()) && UNIT_SIGNS.contains(&sign)
-}
-
-/// Whether a line may end at this character: at a space, but for those within a number, as UAX #14 has them.
-fn is_breaking_space(letter: char) -> bool {
-    letter.is_whitespace() && !['\u{a0}', '\u{2007}', '\u{202f}'].contains(&letter)
-}
-
 /// Breaks text into lines of at most `width` characters at spaces, but for those within a quantity; what is longer gets a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let text = clean(text);
-    let words: Vec<&str> = text.split(is_breaking_space).filter(|word| !word.is_empty()).collect();
     let mut lines = vec![String::new()];
-    for piece in words.chunk_by(|before, word| is_inseparable(before, word)).map(|words| words.join(" ")) {
+    for piece in unbreakable_pieces(&clean(text)) {
         let line = lines.last_mut().expect("there is always a line");
         let remaining = width.saturating_sub(display_width(line));
         if line.is_empty() {
