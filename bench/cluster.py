@@ -113,8 +113,8 @@ class Jobs:
 
     def ior_rates(self, directory, byte_count):
         words = ["-a", "POSIX", "-F", "-C", "-e", "-b", byte_count, "-t", BLOCK_BYTES, "-i", self.arguments.passes, "-o", Path(directory, "ior")]
-        # A summary of the same words follows.
-        output = self.run_ranks([self.arguments.ior, *words]).split("\nMax Write:")[0]
+        # A summary follows, whose lines begin with the same words and give the largest rate.
+        output = self.run_ranks([self.arguments.ior, *words]).split("\nSummary of all tests:")[0]
         rates = {}
         for operation, value in IOR_RATE.findall(output):
             rates.setdefault(operation, []).append(float(value) * MIB)
