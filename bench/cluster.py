@@ -100,6 +100,7 @@ class Jobs:
         """The mean rate of each activity by both ranks, in bytes or files per second."""
         passes = self.arguments.passes
         words = ["--layout", "own", "--bytes", byte_count, "--block", BLOCK_BYTES, "--files", files, "--passes", passes]
+        words += ["--direct"] if self.arguments.direct else []
         rates = {}
         for step in self.kelvin_events("file", directory, *words):
             if step["event"] != "step" or len(step["parts"]) != 2:
@@ -113,6 +114,7 @@ class Jobs:
 
     def ior_rates(self, directory, byte_count):
         words = ["-a", "POSIX", "-F", "-C", "-e", "-b", byte_count, "-t", BLOCK_BYTES, "-i", self.arguments.passes, "-o", Path(directory, "ior")]
+        words += ["--posix.odirect"] if self.arguments.direct else []
         # A summary follows, whose lines begin with the same words and give the largest rate.
         output = self.run_ranks([self.arguments.ior, *words]).split("\nSummary of all tests:")[0]
         rates = {}
@@ -211,6 +213,7 @@ def parse():
     parser.add_argument("--mdtest", type=Path, metavar="PROGRAM")
     parser.add_argument("--dir", type=Path, metavar="DIRECTORY", help="what ior and mdtest are compared in [default: the directory of temporary files]")
     parser.add_argument("--bytes", type=int, default=128 * MIB, help="bytes of each rank [default: %(default)s]")
+    parser.add_argument("--direct", action="store_true", help="past the page cache, from which ior reads what it wrote on a disk")
     parser.add_argument("--files", type=int, default=5000, help="files of each rank [default: %(default)s]")
     parser.add_argument("--passes", type=int, default=5, help="repetitions of ior and mdtest in a job [default: %(default)s]")
     parser.add_argument("--only", action="append", metavar="QUANTITY", help="only what is compared with this program, such as osu_bw; may be given more than once")
