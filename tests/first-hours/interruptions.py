@@ -31,7 +31,7 @@ def interrupted_commands(hour, url, receiver):
         Interrupted(["serve", ".", *LOOPBACK], 0.5, {0}, [signal.SIGINT, signal.SIGTERM]),
         Interrupted(["receive", "other", *LOOPBACK], 0.5, {0}),
         Interrupted(["load", url, "--users", "2", "--duration", "1s"], 1, {0, 1}),
-        Interrupted(["why", "os.syscall.null", "--budget", "minimum"], 3, {0, 1}),
+        Interrupted(["why", "os.syscall.null", "--budget", "minimum"], 3, {0, 1, 2}),
         Interrupted(["watch", "os.syscall.null", "--rounds", "2"], 3, {0}),
         Interrupted(["time", "sleep 0.05", "-r", "20"], 1.2, {0, 1, 2}),
     ]

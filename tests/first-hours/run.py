@@ -8,6 +8,7 @@ nothing is left behind. What cannot be made here is skipped, with the reason.
 """
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,9 @@ def skip(needs, name, reason):
 
 def main():
     kelvin, *wanted = sys.argv[1:]
+    # A shell starts what is in its background with signals ignored, and so would every program here.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.default_int_handler)
     # Where anybody may look, as the build directory may not be: some hours are another user's.
     with tempfile.TemporaryDirectory(prefix="kelvin-first-hours-") as place:
         os.chmod(place, 0o755)
