@@ -52,11 +52,7 @@ fn without_rounds(summary: &Summary) -> Box<Summary> {
 
 /// The same data with its fractions rounded to [`KEPT_DIGITS`]; as it is where it has a number that JSON has not, which no store takes.
 fn rounded<T: Clone + Serialize + DeserializeOwned>(data: &T) -> T {
-    let rounded = serde_json::to_value(data).and_then(|mut value| {
-        round_fractions(&mut value);
-        serde_json::from_value(value)
-    });
-    rounded.unwrap_or_else(|_| data.clone())
+    kelvin_core::json::edit(data, round_fractions).unwrap_or_else(|_| data.clone())
 }
 
 fn round_fractions(value: &mut Value) {

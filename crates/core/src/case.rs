@@ -103,7 +103,10 @@ impl Case {
 
 impl FromIterator<(Name, Value)> for Case {
     fn from_iter<I: IntoIterator<Item = (Name, Value)>>(pairs: I) -> Self {
-        Self(pairs.into_iter().collect())
+        // A case has few axes: to collect them would sort them first, by code of its own for every kind of iterator.
+        let mut values = BTreeMap::new();
+        values.extend(pairs);
+        Self(values)
     }
 }
 

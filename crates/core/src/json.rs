@@ -1,8 +1,37 @@
-//! JSON output: no control character reaches a terminal, and nothing is lost.
+//! JSON output: no control character reaches a terminal, and nothing is lost. All JSON is read by the reader of bytes: one of texts, or of
+//! [`Value`], would be compiled for every type once more.
 
 use serde::Serialize;
+use serde::de::{Deserialize, DeserializeOwned};
+use serde_json::Value;
 
 use crate::text::is_visible;
+
+/// The value that a text has.
+///
+/// # Errors
+/// Where it is no JSON, or of another type.
+pub fn from_str<'a, T: Deserialize<'a>>(json: &'a str) -> serde_json::Result<T> {
+    serde_json::from_slice(json.as_bytes())
+}
+
+/// A value as any JSON.
+///
+/// # Errors
+/// If the value cannot be JSON.
+pub fn to_value(value: &impl Serialize) -> serde_json::Result<Value> {
+    serde_json::from_slice(&serde_json::to_vec(value)?)
+}
+
+/// The same value with a change to its JSON.
+///
+/// # Errors
+/// If the value does not survive JSON, such as a NaN, or the change.
+pub fn edit<T: Serialize + DeserializeOwned>(value: &T, change: impl FnOnce(&mut Value)) -> serde_json::Result<T> {
+    let mut json = to_value(value)?;
+    change(&mut json);
+    serde_json::from_slice(&serde_json::to_vec(&json)?)
+}
 
 /// In one line.
 ///

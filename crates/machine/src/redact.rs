@@ -78,9 +78,7 @@ pub fn redact_machine(machine: &mut Machine) {
 /// # Errors
 /// If the value does not survive JSON, such as a NaN.
 pub fn redact_value<T: Serialize + DeserializeOwned>(value: &T) -> serde_json::Result<T> {
-    let mut json = serde_json::to_value(value)?;
-    redact_json(&mut json);
-    serde_json::from_value(json)
+    kelvin_core::json::edit(value, redact_json)
 }
 
 fn redact_json(json: &mut Value) {

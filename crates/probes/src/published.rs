@@ -37,7 +37,7 @@ impl<T: Deserialize<'static>> PublishedTable<T> {
 
     /// Its rows.
     pub(crate) fn rows(&self) -> &[PublishedRow<T>] {
-        let parse = || serde_json::from_str(self.json);
+        let parse = || kelvin_core::json::from_str(self.json);
         self.rows.get_or_init(|| parse().unwrap_or_else(|error| panic!("a built-in table is wrong: {error}")))
     }
 

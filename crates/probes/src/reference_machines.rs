@@ -20,7 +20,7 @@ static REFERENCE_RECORDS: LazyLock<Vec<ReferenceRecord>> = LazyLock::new(|| {
     let texts = miniz_oxide::inflate::decompress_to_vec(PACKED_FILES).expect("the build script packed the files");
     let texts = String::from_utf8(texts).expect("each file is UTF-8");
     let record =
-        |text| serde_json::from_str(text).unwrap_or_else(|error| panic!("a built-in machine is wrong: {error}"));
+        |text| kelvin_core::json::from_str(text).unwrap_or_else(|error| panic!("a built-in machine is wrong: {error}"));
     texts.split('\0').map(record).collect()
 });
 

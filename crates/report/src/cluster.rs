@@ -120,7 +120,7 @@ impl NetJob {
         let (mut line, mut number) = (String::new(), 0);
         while file.read_line(&mut line)? > 0 && line.ends_with('\n') {
             number += 1;
-            let event: Event = serde_json::from_str(&line).map_err(|error| invalid(number, error))?;
+            let event: Event = kelvin_core::json::from_str(&line).map_err(|error| invalid(number, error))?;
             match (number, &event) {
                 (1, Event::Start { .. }) => {}
                 (1, _) | (_, Event::Start { .. }) => {

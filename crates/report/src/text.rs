@@ -20,7 +20,7 @@ pub fn clean(text: &str) -> String {
 /// # Errors
 /// If the value cannot be JSON.
 pub fn json_for_script(value: &impl Serialize) -> serde_json::Result<String> {
-    let mut json = serde_json::to_value(value)?;
+    let mut json = kelvin_core::json::to_value(value)?;
     escape_strings(&mut json);
     let mut escaped = String::new();
     for c in serde_json::to_string(&json)?.chars() {

@@ -213,7 +213,7 @@ impl MetricsParser {
         }
         let Parts { machine, metrics } = unpack(packed)?;
         if metrics.get() != self.text {
-            let parsed: Vec<Metric> = serde_json::from_str(metrics.get()).map_err(|error| error.to_string())?;
+            let parsed: Vec<Metric> = kelvin_core::json::from_str(metrics.get()).map_err(|error| error.to_string())?;
             self.metrics = parsed.into();
             self.text = metrics.get().to_owned();
         }

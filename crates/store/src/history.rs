@@ -218,7 +218,7 @@ const SELECT_VALUES: &str = "SELECT run, value FROM headline WHERE series = $1 A
 
 /// The case of a series from its stored axes.
 pub(crate) fn series_case(metric: &str, axes: &str) -> Result<Case, LoadError> {
-    serde_json::from_str(axes)
+    kelvin_core::json::from_str(axes)
         .map_err(|error| damaged_series(&format!("{metric} {axes}"), "the case", &error.to_string()))
 }
 

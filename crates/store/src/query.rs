@@ -183,8 +183,8 @@ impl Store {
             run.apply(event);
         }
         if let Some(status) = run_row.status {
-            let notes =
-                serde_json::from_str(&run_row.notes).map_err(|error| damage_error("the end", error.to_string()))?;
+            let notes = kelvin_core::json::from_str(&run_row.notes)
+                .map_err(|error| damage_error("the end", error.to_string()))?;
             run.apply(Event::Finished { status, seconds: run_row.seconds, notes });
         }
         let select = "SELECT payload FROM conclusion WHERE run = $1";
@@ -260,7 +260,7 @@ impl RunRow {
 /// The event of a row of `round`, which has a payload, or of `skip`, which has a reason.
 fn stored_event(probe: &str, axes: &str, payload: Option<Vec<u8>>, reason: Option<String>) -> Result<Event, String> {
     let probe = Name::intern(probe);
-    let case: Case = serde_json::from_str(axes).map_err(|error| error.to_string())?;
+    let case: Case = kelvin_core::json::from_str(axes).map_err(|error| error.to_string())?;
     Ok(match payload {
         Some(packed) => Event::RoundFinished { probe, case, round: unpack(&packed)? },
         None => Event::CaseSkipped { probe, case, reason: SkipReason::new(reason.unwrap_or_default()) },

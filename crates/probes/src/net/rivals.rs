@@ -107,7 +107,7 @@ impl StreamComparison<'_> {
 /// Bytes per second in iperf3's words.
 fn parse_arrived_rate(output: &ProgramOutput) -> ProbeResult<f64> {
     let no_stream = || ProbeError::fail(format!("iperf3 reports no stream: {}", output.one_line()));
-    let report: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| no_stream())?;
+    let report: serde_json::Value = kelvin_core::json::from_str(&output.printed).map_err(|_| no_stream())?;
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
     bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(no_stream)
 }

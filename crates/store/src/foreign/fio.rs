@@ -100,7 +100,7 @@ fn is_before_3(object: &str) -> bool {
 
 pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     let object = only_object(text, is_signed_object)?;
-    let file: FioOutput = serde_json::from_str(object).map_err(|error| match is_before_3(object) {
+    let file: FioOutput = kelvin_core::json::from_str(object).map_err(|error| match is_before_3(object) {
         true => format!("{error} (fio 3 or newer is needed)"),
         false => error.to_string(),
     })?;

@@ -145,7 +145,7 @@ fn event<'a>(line: &'a str, name: &str) -> Option<&'a str> {
         #[serde(borrow)]
         data: &'a RawValue,
     }
-    let line: Line<'a> = serde_json::from_str(line).ok()?;
+    let line: Line<'a> = kelvin_core::json::from_str(line).ok()?;
     (line.event == name).then(|| line.data.get())
 }
 
@@ -226,7 +226,7 @@ fn parse(text: &str) -> Result<Iperf3Output, String> {
 
 /// The fields of an object, in which iperf3 writes some once for each stream.
 fn parse_object<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
-    serde_json::from_str(text).and_then(serde_json::from_value::<T>)
+    kelvin_core::json::from_str(text).and_then(serde_json::from_value::<T>)
 }
 
 /// Why it is no stream of kelvin's, by the key of its result.

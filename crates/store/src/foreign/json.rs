@@ -87,7 +87,7 @@ pub(crate) fn from_line<'a>(text: &'a str, prefix: &str) -> Result<&'a str, Stri
 
 /// Whether an object deserializes to something: what programs sign with.
 pub(crate) fn deserializes_to<'a, T: Deserialize<'a>>(text: &'a str, predicate: impl Fn(&T) -> bool) -> bool {
-    serde_json::from_str::<T>(text).is_ok_and(|value| predicate(&value))
+    kelvin_core::json::from_str::<T>(text).is_ok_and(|value| predicate(&value))
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl WatchState {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(new),
             opened => opened?.take(MAX_STATE_BYTES).read_to_string(&mut text)?,
         };
-        let state: Self = serde_json::from_str(&text)?;
+        let state: Self = kelvin_core::json::from_str(&text)?;
         if state.format != FORMAT {
             return Err(io::Error::other(format!("it is of format {}, this kelvin's is {FORMAT}", state.format)));
         }
