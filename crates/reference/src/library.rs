@@ -13,7 +13,7 @@ pub struct ReferenceLibrary {
     machines: Vec<LibraryMachine>,
 }
 
-/// The texts of all files of `machines/`, deflated, with a NUL between two of them: the build script made it.
+/// All files of `machines/` as JSON, deflated, with a NUL between two of them: the build script made it.
 const PACKED_FILES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/machines.deflate"));
 
 static BUILT_IN_LIBRARY: LazyLock<ReferenceLibrary> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! A file of machines as it is written, read strictly: an unknown key is an error.
+//! A file of machines as it is written, though as JSON, read strictly: an unknown key is an error.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +20,11 @@ struct MachineFile {
 ///
 /// # Errors
 ///
-/// A sentence that states what is wrong: text that is no TOML of this form, a method that the file does not define or defines twice, or
+/// A sentence that states what is wrong: text that is no JSON of this form, a method that the file does not define or defines twice, or
 /// that no row uses.
 pub(crate) fn parse_machines(text: &str) -> Result<Vec<LibraryMachine>, String> {
     let MachineFile { source, method: methods, mut machine } =
-        toml::from_str(text).map_err(|error| error.to_string())?;
+        kelvin_core::json::from_str(text).map_err(|error| error.to_string())?;
     let mut ids = BTreeSet::new();
     if let Some(duplicate) = methods.iter().find(|method| !ids.insert(method.id)) {
         return Err(format!("the method {} is defined twice", duplicate.id));
@@ -46,7 +46,7 @@ pub(crate) fn parse_machines(text: &str) -> Result<Vec<LibraryMachine>, String> 
 
 #[cfg(test)]
 mod tests {
-    use super::parse_machines;
+    use super::*;
 
     const VALID_FILE: &str = r#"
         [source]
@@ -73,9 +73,14 @@ mod tests {
         rows = [{ metric = "os.syscall.null", case = { call = "gettid" }, value = 1.0e-7, method = "loop" }]
     "#;
 
+    fn parse(text: &str) -> Result<Vec<LibraryMachine>, String> {
+        let value: toml::Value = toml::from_str(text).unwrap();
+        parse_machines(&serde_json::to_string(&value).unwrap())
+    }
+
     #[test]
     fn unknown_key_or_bad_value_is_error() {
-        let machines = parse_machines(VALID_FILE).unwrap();
+        let machines = parse(VALID_FILE).unwrap();
         assert_eq!(
             (machines.len(), machines[0].rows[0].value, machines[0].rows[0].case.to_string().as_str()),
             (1, 1e-7, "call=gettid")
@@ -93,7 +98,7 @@ mod tests {
             (r#"["safe_return"]"#, r#"["prayer"]"#, "unknown variant `prayer`"),
         ];
         for (from, to, message) in cases {
-            let error = parse_machines(&VALID_FILE.replacen(from, to, 1)).unwrap_err();
+            let error = parse(&VALID_FILE.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(message), "{to}: {error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Published results of five earlier studies, built in as machines to compare a run with.
 //!
-//! The data are the files of `references/`, shipped unchanged. A figure that is a metric of kelvin is a
+//! The data are the files of `references/`, of which the build script makes JSON. A figure that is a metric of kelvin is a
 //! [`ReferenceValue`] of [`references`]; the capacities and cases of the study of a file server are
 //! judged by `studies::load::published` of `kelvin-analysis`.
 
@@ -17,11 +17,11 @@ use serde::de::DeserializeOwned;
 pub use row_mapping::{UNMATCHED_ROWS, UnmatchedRow};
 pub use server::{PublishedCapacity, PublishedServerCase, ServerStudyFile, ServerStudyMachine};
 
-const ZENBOOK_2011: &str = include_str!("../references/zenbook-2011.toml");
-const OS_BENCH_2013: &str = include_str!("../references/os-bench-2013.toml");
-const DISK_READER_2021: &str = include_str!("../references/disk-reader-2021.toml");
-const KERNEL_TRANSFER_2020: &str = include_str!("../references/kernel-transfer-2020.toml");
-const FILE_SERVER_LAN: &str = include_str!("../references/file-server-lan.toml");
+const ZENBOOK_2011: &str = include_str!(concat!(env!("OUT_DIR"), "/zenbook-2011.json"));
+const OS_BENCH_2013: &str = include_str!(concat!(env!("OUT_DIR"), "/os-bench-2013.json"));
+const DISK_READER_2021: &str = include_str!(concat!(env!("OUT_DIR"), "/disk-reader-2021.json"));
+const KERNEL_TRANSFER_2020: &str = include_str!(concat!(env!("OUT_DIR"), "/kernel-transfer-2020.json"));
+const FILE_SERVER_LAN: &str = include_str!(concat!(env!("OUT_DIR"), "/file-server-lan.json"));
 
 static REFERENCES: LazyLock<Vec<Reference>> = LazyLock::new(|| {
     let measured =
@@ -74,7 +74,7 @@ pub fn comparability(value: &ReferenceValue, metric: &Metric) -> Comparability {
 
 /// The data of a file that is part of this program.
 fn parse<T: DeserializeOwned>(text: &str) -> T {
-    toml::from_str(text).unwrap_or_else(|error| panic!("a built-in reference file is wrong: {error}"))
+    kelvin_core::json::from_str(text).unwrap_or_else(|error| panic!("a built-in reference file is wrong: {error}"))
 }
 
 #[cfg(test)]
