@@ -55,7 +55,7 @@ class Comparison:
             if self.time_tool:
                 value = self.time_tool(programs[side], directory)
             else:
-                report = common.run_kelvin(programs[side], [self.metric], seconds)
+                report = common.run_kelvin(programs[side], [self.metric], seconds, "--quick")
                 value = common.find_summary(report, self.metric, self.case)["headline"]
             getattr(self, side).append(value)
 
@@ -133,8 +133,8 @@ def comparisons():
         figure("switch over pipes", "os.switch.round_trip", "mechanism=pipe task=process"),
         figure("wake-up on another CPU", "os.switch.cross_cpu", "mechanism=pipe"),
         figure("vfork, exit, wait", "os.process.vfork"),
-        figure("minor page fault", "mem.fault.minor", "access=write pages=base"),
-        figure("one-byte reads", "file.byte_calls", "bytes=67108864 call=pread"),
+        figure("minor page fault", "mem.fault.minor", "kind=anonymous"),
+        figure("one-byte reads", "file.byte_calls", "call=pread file_bytes=1048576"),
         library("clock_gettime", "cpu.clock.gettime", "clock=monotonic"),
         library("fork, exit, wait", "os.process.fork_exit_wait"),
         library("fork, exec, wait", "os.process.exec"),
