@@ -35,6 +35,10 @@ pub mod site;
 pub mod stats_endpoint;
 mod stats_sources;
 mod thread_server;
+#[cfg_attr(not(feature = "tls"), path = "serve/without_tls.rs")]
+pub mod tls;
+pub mod tls_totals;
+mod transport;
 mod uring;
 mod worker_context;
 

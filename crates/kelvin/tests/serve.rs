@@ -593,6 +593,82 @@ fn socket_of_a_path_is_served_and_removed() {
     }
 }
 
+/// Writes a certificate of `localhost` and its key, with these permissions.
+fn write_identity(directory: &Path, mode: u32) -> [String; 2] {
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+    [("cert.pem", cert.pem(), 0o644), ("key.pem", signing_key.serialize_pem(), mode)].map(|(name, text, mode)| {
+        let path = directory.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    })
+}
+
+#[test]
+fn curl_and_kelvin_load_ask_by_tls() {
+    let (top, directory) = (make_site(), tempfile::tempdir().unwrap());
+    let [certificate, key] = write_identity(directory.path(), 0o600);
+    for model in ["epoll", "fork"] {
+        let server =
+            ServerProcess::start(top.path(), &["--tls-cert", &certificate, "--tls-key", &key, "--model", model]);
+        let port = server.address.rsplit(':').next().unwrap().to_owned();
+        let url = format!("https://localhost:{port}/a%20b.txt");
+        for version in ["1.2", "1.3"] {
+            let limits = [&format!("--tlsv{version}")[..], "--tls-max", version, "--http1.1"];
+            let content = curl(&[&["--cacert", &certificate][..], &limits, &[&url]].concat());
+            assert!(content.is_none_or(|content| content == "0123456789"), "{model} {version}");
+        }
+        let load = ["load", &url, "--ca", &certificate, "--requests", "50", "--users", "2", "--json"];
+        let output = Command::new(KELVIN).args(load).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((result["requests"].as_u64(), result["bytes"].as_u64()), (Some(50), Some(500)), "{model} {result}");
+        // New files are used from the next connection on.
+        let former = fs::read(&certificate).unwrap();
+        write_identity(directory.path(), 0o600);
+        let reopened = Command::new("kill").args(["-HUP", &server.child.id().to_string()]).status().unwrap();
+        assert!(reopened.success());
+        let is_trusted = || {
+            let arguments = ["-sS", "--max-time", "30", "--cacert", &certificate, &url];
+            run_client("curl", "curl", &arguments).is_none_or(|output| output.status.success())
+        };
+        wait_until(is_trusted);
+        assert_ne!(fs::read(&certificate).unwrap(), former);
+        let (status, log) = server.end("-TERM");
+        assert!(status == Some(0) && log.contains(&format!(" at https://127.0.0.1:{port}/, at most ")), "{log}");
+        assert!(log.contains("sendfile and mappings cannot encrypt"), "{log}");
+        assert!(log.contains("TLS: ") && log.contains(" ms to encrypt it"), "{log}");
+    }
+}
+
+#[test]
+fn unusable_tls_is_one_line() {
+    let (top, directory) = (make_site(), tempfile::tempdir().unwrap());
+    let [certificate, key] = write_identity(directory.path(), 0o640);
+    let root = top.path().to_str().unwrap();
+    let refusal = |arguments: &[&str]| {
+        let output = Command::new(KELVIN).args(["serve", root]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let both = ["--tls-cert", &certificate, "--tls-key", &key];
+    let message = refusal(&both);
+    assert_eq!(message, format!("kelvin: --tls-key: {key}: is accessible to others (mode 640): chmod 600 it\n"));
+    write_identity(directory.path(), 0o600);
+    let message = refusal(&[&both[..], &["--model", "uring"]].concat());
+    let uring_help = "kelvin: --model uring: the model uring has no TLS: give epoll, poll, fork, thread or pool\n";
+    assert_eq!(message, uring_help);
+    let message = refusal(&[&both[..], &["--send", "sendfile"]].concat());
+    let sendfile_help = "kelvin: --send sendfile: with TLS files are read and encrypted in memory, by auto or rw\n";
+    assert_eq!(message, sendfile_help);
+    let message = refusal(&["--tls-cert", &key, "--tls-key", &key]);
+    assert_eq!(message, format!("kelvin: --tls-cert: {key}: it holds no certificate (PEM)\n"));
+    assert!(refusal(&["--tls-cert", &certificate]).contains("--tls-key <FILE>"));
+    assert!(refusal(&["--tls-key", &key]).contains("--tls-cert <FILE>"));
+    let message = refusal(&[&both[..], &["--expose-stats", "--token-file", &key]].concat());
+    assert!(message.contains("cannot be used with"), "{message}");
+}
+
 #[test]
 fn server_of_root_serves_as_another_user() {
     let top = make_site();

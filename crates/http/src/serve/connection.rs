@@ -177,7 +177,7 @@ impl Connection {
     /// Answers the next request; `false` if there is none yet.
     fn try_answer_next(&mut self, site: &mut Site) -> bool {
         let rest = &self.input[self.consumed..];
-        match parse_request(rest, &site.config.limits) {
+        match parse_request(rest, &site.config.limits, site.config.scheme) {
             Ok(None) => {
                 self.reparse_length = (2 * rest.len()).min(site.config.limits.head_bytes - 1);
                 return false;

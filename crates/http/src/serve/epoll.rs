@@ -10,6 +10,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{LISTENER_TOKEN, WAKER_TOKEN, WorkerCore};
 use crate::serve::readiness::{ReadyClient, ReadyEvent, Selector};
+use crate::serve::transport::ClientTransport;
 
 /// Events that are taken at a time.
 const MAX_EVENTS: usize = 256;
@@ -21,19 +22,19 @@ pub struct EpollSelector {
 }
 
 impl Selector for EpollSelector {
-    fn new(core: &WorkerCore<ReadyClient>) -> Result<Self> {
+    fn new<T>(core: &WorkerCore<ReadyClient<T>>) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
         epoll::add(&epoll, &*core.inbox().waker, EventData::new_u64(WAKER_TOKEN), EventFlags::IN)
             .map_err(Error::call("wait for events"))?;
         Ok(Self { epoll, events: Vec::with_capacity(MAX_EVENTS) })
     }
 
-    fn listen(&mut self, core: &WorkerCore<ReadyClient>) -> rustix::io::Result<()> {
+    fn listen<T>(&mut self, core: &WorkerCore<ReadyClient<T>>) -> rustix::io::Result<()> {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         epoll::add(&self.epoll, &core.shared.listener, EventData::new_u64(LISTENER_TOKEN), flags)
     }
 
-    fn stop_listening(&mut self, core: &WorkerCore<ReadyClient>) {
+    fn stop_listening<T>(&mut self, core: &WorkerCore<ReadyClient<T>>) {
         let _ = epoll::delete(&self.epoll, &core.shared.listener);
     }
 
@@ -42,7 +43,7 @@ impl Selector for EpollSelector {
         epoll::add(&self.epoll, socket, EventData::new_u64(number as u64), flags)
     }
 
-    fn wait(&mut self, _: &WorkerCore<ReadyClient>, timeout: Duration) -> usize {
+    fn wait<T: ClientTransport>(&mut self, _: &WorkerCore<ReadyClient<T>>, timeout: Duration) -> usize {
         self.events.clear();
         // A signal is for another thread, and nothing else can fail.
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), Timespec::try_from(timeout).ok().as_ref());

@@ -32,6 +32,18 @@ pub enum Error {
     /// Calls that a model does not make, and by which it sends.
     #[error("the model {0} sends by {1}")]
     UnsupportedStrategy(crate::serve::ServerModel, String),
+    /// A model that cannot encrypt.
+    #[error("the model {0} has no TLS: give epoll, poll, fork, thread or pool")]
+    UnsupportedTls(crate::serve::ServerModel),
+    /// Calls that send files as they are, of a server that encrypts.
+    #[error("with TLS files are read and encrypted in memory, by auto or rw")]
+    UnencryptedStrategy,
+    /// A file that holds no certificate for TLS.
+    #[error("{path}: {1}", path = .0.display())]
+    Certificate(PathBuf, String),
+    /// A file that holds no key for TLS that may be used.
+    #[error("{path}: {1}", path = .0.display())]
+    Key(PathBuf, String),
     /// A process with other threads, which cannot be forked from safely.
     #[error("the model fork needs a process with one thread, and this one has {0}")]
     ForkWithThreads(usize),

@@ -23,6 +23,7 @@ use slab::Slab;
 
 use crate::serve::accept::{BatchEnd, SHUTDOWN_POLL_INTERVAL, accept_batch, accept_final, limit_unsent};
 use crate::serve::error::{Error, Result};
+use crate::serve::transport::ClientTransport;
 use crate::serve::worker_context::{ClientState, ClientStep, ServerTotals, Service, WorkerContext, is_local};
 use kelvin_sys::lock;
 
@@ -86,6 +87,7 @@ impl<C> WorkerCore<C> {
 /// How such a thread waits and sends.
 pub trait EventLoop: Sized {
     type Client;
+    type Transport: ClientTransport;
 
     /// How connections are accepted at the end.
     const SOCKET_FLAGS: SocketFlags;
@@ -99,7 +101,7 @@ pub trait EventLoop: Sized {
     fn core(&mut self) -> &mut WorkerCore<Self::Client>;
 
     /// What is known of a client, and whether an operation of it is not done, for which it waits.
-    fn client_state(client: &mut Self::Client) -> (&mut ClientState, bool);
+    fn client_state(client: &mut Self::Client) -> (&mut ClientState<Self::Transport>, bool);
 
     /// Waits for events, and does what they ask for.
     fn turn(&mut self);

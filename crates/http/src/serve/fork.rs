@@ -217,6 +217,7 @@ impl Acceptor for ForkAcceptor<'_> {
         if self.status.0[REOPEN_WORD].swap(0, Ordering::AcqRel) != 0 {
             // The parent has reported whether its own could be opened.
             let _ = self.service.root.reopen();
+            self.service.tls.iter().for_each(|tls| drop(tls.reload()));
         }
     }
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use crate::serve::error::Result;
 use crate::serve::event_loop::{LISTENER_TOKEN, WAKER_TOKEN, WorkerCore};
 use crate::serve::readiness::{ReadyClient, ReadyEvent, Selector};
+use crate::serve::transport::ClientTransport;
 
 /// How long a thread sleeps where a wait would end at once and again, because of what it can do nothing about.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
@@ -20,16 +21,16 @@ pub struct PollSelector {
 }
 
 impl Selector for PollSelector {
-    fn new(_: &WorkerCore<ReadyClient>) -> Result<Self> {
+    fn new<T>(_: &WorkerCore<ReadyClient<T>>) -> Result<Self> {
         Ok(Self { is_listening: false, events: Vec::new() })
     }
 
-    fn listen(&mut self, _: &WorkerCore<ReadyClient>) -> rustix::io::Result<()> {
+    fn listen<T>(&mut self, _: &WorkerCore<ReadyClient<T>>) -> rustix::io::Result<()> {
         self.is_listening = true;
         Ok(())
     }
 
-    fn stop_listening(&mut self, _: &WorkerCore<ReadyClient>) {
+    fn stop_listening<T>(&mut self, _: &WorkerCore<ReadyClient<T>>) {
         self.is_listening = false;
     }
 
@@ -37,7 +38,7 @@ impl Selector for PollSelector {
         Ok(())
     }
 
-    fn wait(&mut self, core: &WorkerCore<ReadyClient>, timeout: Duration) -> usize {
+    fn wait<T: ClientTransport>(&mut self, core: &WorkerCore<ReadyClient<T>>, timeout: Duration) -> usize {
         self.events.clear();
         let (mut tokens, mut polled) =
             (vec![WAKER_TOKEN], vec![PollFd::from_borrowed_fd(core.inbox().waker.as_fd(), PollFlags::IN)]);

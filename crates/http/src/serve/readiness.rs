@@ -13,6 +13,7 @@ use crate::serve::accept::{ACCEPT_BATCH, BatchEnd};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
+use crate::serve::transport::{ClientTransport, PlainTransport};
 use crate::serve::worker_context::{ClientState, ClientStep, RECEIVE_CHUNK, WorkerContext};
 
 /// Bytes that one connection may send before others get their turn.
@@ -24,16 +25,16 @@ pub trait Selector: Sized {
     ///
     /// # Errors
     /// Those of the calls that it waits by.
-    fn new(core: &WorkerCore<ReadyClient>) -> Result<Self>;
+    fn new<T>(core: &WorkerCore<ReadyClient<T>>) -> Result<Self>;
 
     /// Waits from now on for connections as well.
     ///
     /// # Errors
     /// Those of the call.
-    fn listen(&mut self, core: &WorkerCore<ReadyClient>) -> rustix::io::Result<()>;
+    fn listen<T>(&mut self, core: &WorkerCore<ReadyClient<T>>) -> rustix::io::Result<()>;
 
     /// Waits for no further connections.
-    fn stop_listening(&mut self, core: &WorkerCore<ReadyClient>);
+    fn stop_listening<T>(&mut self, core: &WorkerCore<ReadyClient<T>>);
 
     /// Waits from now on for the socket of the client of this number as well, which will be in the thread's list.
     ///
@@ -42,7 +43,7 @@ pub trait Selector: Sized {
     fn add_client(&mut self, socket: &OwnedFd, number: usize) -> rustix::io::Result<()>;
 
     /// Waits until something is ready or this time is over, and returns how many events there are.
-    fn wait(&mut self, core: &WorkerCore<ReadyClient>, timeout: Duration) -> usize;
+    fn wait<T: ClientTransport>(&mut self, core: &WorkerCore<ReadyClient<T>>, timeout: Duration) -> usize;
 
     /// One of the events that the last wait returned.
     fn event(&self, index: usize) -> ReadyEvent;
@@ -61,9 +62,9 @@ pub struct ReadyEvent {
 
 /// A client.
 #[derive(Debug)]
-pub struct ReadyClient {
+pub struct ReadyClient<T = PlainTransport> {
     pub socket: OwnedFd,
-    pub state: ClientState,
+    pub state: ClientState<T>,
     /// Whether something may be there to be received: an event reports it once.
     is_readable: bool,
     /// Whether it is to go on when others have had their turn.
@@ -71,15 +72,15 @@ pub struct ReadyClient {
 }
 
 /// A thread.
-pub struct ReadinessWorker<S> {
-    core: WorkerCore<ReadyClient>,
+pub struct ReadinessWorker<S, T = PlainTransport> {
+    core: WorkerCore<ReadyClient<T>>,
     selector: S,
     run_queue: VecDeque<usize>,
     /// Whether connections are accepted just now; not while there are no descriptors for them.
     is_accepting: bool,
 }
 
-impl<S: Selector> ReadinessWorker<S> {
+impl<S: Selector, T: ClientTransport> ReadinessWorker<S, T> {
     fn handle_event(&mut self, event: ReadyEvent) {
         match event.token {
             LISTENER_TOKEN => {
@@ -103,22 +104,23 @@ impl<S: Selector> ReadinessWorker<S> {
     }
 }
 
-impl<S: Selector> EventLoop for ReadinessWorker<S> {
-    type Client = ReadyClient;
+impl<S: Selector, T: ClientTransport> EventLoop for ReadinessWorker<S, T> {
+    type Client = ReadyClient<T>;
+    type Transport = T;
 
     const SOCKET_FLAGS: SocketFlags = SocketFlags::NONBLOCK;
 
-    fn new(core: WorkerCore<ReadyClient>) -> Result<Self> {
+    fn new(core: WorkerCore<ReadyClient<T>>) -> Result<Self> {
         let mut selector = S::new(&core)?;
         selector.listen(&core).map_err(Error::call("wait for connections"))?;
         Ok(Self { core, selector, run_queue: VecDeque::new(), is_accepting: true })
     }
 
-    fn core(&mut self) -> &mut WorkerCore<ReadyClient> {
+    fn core(&mut self) -> &mut WorkerCore<ReadyClient<T>> {
         &mut self.core
     }
 
-    fn client_state(client: &mut ReadyClient) -> (&mut ClientState, bool) {
+    fn client_state(client: &mut ReadyClient<T>) -> (&mut ClientState<T>, bool) {
         (&mut client.state, false)
     }
 
@@ -171,8 +173,8 @@ impl<S: Selector> EventLoop for ReadinessWorker<S> {
         let Some(client) = clients.get_mut(number) else { return };
         match client.drive(context, &shared.shutdown) {
             ClientStep::Wait => {
-                let connection = &client.state.connection;
-                let is_idle = connection.next_io() == NextIo::Receive && !connection.has_partial_request();
+                let is_idle =
+                    client.state.next_io() == NextIo::Receive && !client.state.connection.has_partial_request();
                 if context.site.is_draining && is_idle {
                     self.remove_client(number);
                 }
@@ -200,15 +202,15 @@ impl<S: Selector> EventLoop for ReadinessWorker<S> {
     }
 }
 
-impl ReadyClient {
+impl<T: ClientTransport> ReadyClient<T> {
     /// One of which no event has come yet.
-    pub fn new(socket: OwnedFd, state: ClientState) -> Self {
+    pub fn new(socket: OwnedFd, state: ClientState<T>) -> Self {
         Self { socket, state, is_readable: false, is_queued: false }
     }
 
     /// Whether it waits until more can be sent, and not until something can be received.
     pub fn waits_to_send(&self) -> bool {
-        !self.state.is_lingering && self.state.connection.next_io() == NextIo::Send
+        !self.state.is_lingering && self.state.next_io() == NextIo::Send
     }
 
     /// Does what can be done now, with large buffers that it gives back.
@@ -223,12 +225,12 @@ impl ReadyClient {
     fn step(&mut self, context: &mut WorkerContext, is_over: &AtomicBool) -> ClientStep {
         let mut remaining_quantum = SEND_QUANTUM;
         loop {
-            match self.state.connection.next_io() {
+            match self.state.next_io() {
                 _ if self.state.is_lingering => return self.discard(),
-                NextIo::Send => match context.sender.send_some(&mut self.state.connection, &self.socket) {
+                NextIo::Send => match self.send(context) {
                     Ok(sent) => {
                         context.stats.bytes += sent as u64;
-                        self.state.last_active = context.site.now();
+                        self.state.mark_active(context.site.now());
                         remaining_quantum = remaining_quantum.saturating_sub(sent);
                     }
                     Err(Errno::INTR) => {}
@@ -254,14 +256,19 @@ impl ReadyClient {
         }
     }
 
+    #[inline]
+    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<usize> {
+        self.state.transport.send_some(&mut self.state.connection, &self.socket, context)
+    }
+
     /// Receives what is there; `false` at the end.
     fn receive(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
         let had_begun = self.state.connection.has_partial_request();
-        match context.receive(&mut self.state.connection, &self.socket) {
+        match self.state.transport.receive(&mut self.state.connection, &self.socket, context) {
             Ok(0) => Ok(false),
             Ok(received) => {
                 // What is less than the room was all; a later arrival is another edge. Only an end has none of its own.
-                self.is_readable = self.state.has_ended || received >= RECEIVE_CHUNK;
+                self.is_readable = self.state.has_ended || !T::SHORT_READ_IS_ALL || received >= RECEIVE_CHUNK;
                 if !had_begun {
                     self.state.last_active = context.site.now();
                 }

@@ -55,11 +55,31 @@ pub struct RequestFields<'a> {
 /// The request that the bytes begin with, and its length; none where they are a part of one.
 pub type ParseResult<'a> = Result<Option<(HttpRequest<'a>, usize)>, StatusCode>;
 
+/// What the URLs of a server begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// It encrypts nothing.
+    #[default]
+    Http,
+    /// It serves by TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
 /// Reads the request that the bytes begin with.
 ///
 /// # Errors
 /// What can be answered alone; the connection ends, since nobody knows where the next request would begin.
-pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseResult<'a> {
+pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits, scheme: Scheme) -> ParseResult<'a> {
     let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     match parsed.parse(bytes) {
@@ -69,7 +89,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseResult<
             if line_feeds.any(|index| index == 0 || bytes[index - 1] != b'\r') {
                 return Err(StatusCode::BAD_REQUEST);
             }
-            Ok(Some((HttpRequest { head: &bytes[..length], ..validate(&parsed, limits)? }, length)))
+            Ok(Some((HttpRequest { head: &bytes[..length], ..validate(&parsed, limits, scheme)? }, length)))
         }
         Ok(httparse::Status::Partial) if !is_too_large(bytes, limits) => Ok(None),
         Ok(_) => Err(too_large_status(bytes, limits)),
@@ -145,7 +165,11 @@ fn names_a_version(bytes: &[u8]) -> bool {
 }
 
 /// The request that was parsed, if it is one that may be answered.
-fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, StatusCode> {
+fn validate<'a>(
+    parsed: &httparse::Request<'_, 'a>,
+    limits: &ServerLimits,
+    scheme: Scheme,
+) -> Result<HttpRequest<'a>, StatusCode> {
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
     let mut scan = HeaderScan::default();
     parsed.headers.iter().try_for_each(|header| scan.add(header))?;
@@ -171,7 +195,7 @@ fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Re
         return Err(StatusCode::URI_TOO_LONG);
     }
     let keep_alive = !scan.close && (is_http_1_1 || scan.keep_alive);
-    let (target_host, origin) = split_target(target)?;
+    let (target_host, origin) = split_target(target, scheme)?;
     let (path, query) = origin.split_once('?').map_or((origin, None), |(path, query)| (path, Some(query)));
     if !path.starts_with('/') || path.contains('#') {
         return Err(StatusCode::BAD_REQUEST);
@@ -182,16 +206,21 @@ fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Re
 }
 
 /// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
-fn split_target(target: &str) -> Result<(Option<&str>, &str), StatusCode> {
+fn split_target(target: &str, own: Scheme) -> Result<(Option<&str>, &str), StatusCode> {
     let Some((scheme, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
         return Ok((None, target));
     };
-    // Nothing is encrypted here, so that no such thing can be meant (RFC 9110, section 7.4).
-    if scheme.eq_ignore_ascii_case("https") {
+    let Some(scheme) =
+        [Scheme::Http, Scheme::Https].into_iter().find(|known| known.name().eq_ignore_ascii_case(scheme))
+    else {
+        return Err(StatusCode::BAD_REQUEST);
+    };
+    // What is encrypted is never the same as what is not (RFC 9110, section 7.4).
+    if scheme != own {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let (authority, origin) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let host = host::parse_host(authority).filter(|host| scheme.eq_ignore_ascii_case("http") && !host.is_empty());
+    let host = host::parse_host(authority).filter(|host| !host.is_empty());
     let origin = if origin.starts_with('/') { origin } else { "/" };
     host.map(|host| (Some(host), origin)).ok_or(StatusCode::BAD_REQUEST)
 }
@@ -264,7 +293,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> ParseResult<'_> {
-        parse_request(text.as_bytes(), &ServerLimits::default())
+        parse_request(text.as_bytes(), &ServerLimits::default(), Scheme::Http)
     }
 
     fn refusal(text: &str) -> Option<StatusCode> {
@@ -326,6 +355,13 @@ mod tests {
             assert_eq!(parse_valid(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
         }
         assert_eq!(refusal("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(StatusCode::MISDIRECTED_REQUEST));
+        let encrypted = |target: &str| {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            parse_request(text.as_bytes(), &ServerLimits::default(), Scheme::Https)
+                .map(|parsed| parsed.unwrap().1 == text.len())
+        };
+        assert_eq!((encrypted("https://a/"), encrypted("/")), (Ok(true), Ok(true)));
+        assert_eq!(encrypted("http://a/").unwrap_err(), StatusCode::MISDIRECTED_REQUEST);
         for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80", "http://", "http:///a", "http://a@b/"] {
             let status = refusal(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert_eq!(status, Some(StatusCode::BAD_REQUEST), "{target}");
@@ -384,7 +420,7 @@ mod tests {
     #[test]
     fn oversized_request_is_refused_early() {
         let limits = ServerLimits { head_bytes: 1000, target_bytes: 100, ..ServerLimits::default() };
-        let status = |text: &str| parse_request(text.as_bytes(), &limits).err();
+        let status = |text: &str| parse_request(text.as_bytes(), &limits, Scheme::Http).err();
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(99))), None);
         assert_eq!(
             status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100))),

@@ -18,12 +18,15 @@ use crate::serve::listener::{Listener, SocketFile, UnixSocket};
 use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
 use crate::serve::poll::PollSelector;
-use crate::serve::readiness::ReadinessWorker;
+use crate::serve::readiness::{ReadinessWorker, Selector};
+use crate::serve::request::Scheme;
 use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
 use crate::serve::server_user::ServerUser;
 use crate::serve::site::SiteConfig;
 use crate::serve::stats_endpoint::{StatsAccess, StatsServer};
 use crate::serve::thread_server::ThreadServer;
+use crate::serve::tls::{TlsIdentity, TlsTransport};
+use crate::serve::transport::PlainTransport;
 use crate::serve::uring::{self, UringWorker};
 use crate::serve::worker_context::{ServerTotals, Service};
 
@@ -39,6 +42,15 @@ impl ServerModel {
     /// client that does not read.
     fn supports(self, strategy: SendStrategy) -> bool {
         self != Self::Uring || matches!(strategy, SendStrategy::Auto | SendStrategy::ReadWrite)
+    }
+
+    /// The calls by which it sends what is encrypted, where these were asked for.
+    fn encrypting_strategy(self, strategy: SendStrategy) -> Result<SendStrategy> {
+        match strategy {
+            _ if self == Self::Uring => Err(Error::UnsupportedTls(self)),
+            SendStrategy::Auto | SendStrategy::ReadWrite => Ok(SendStrategy::ReadWrite),
+            SendStrategy::Mmap | SendStrategy::SendFile | SendStrategy::Splice => Err(Error::UnencryptedStrategy),
+        }
     }
 }
 
@@ -113,6 +125,9 @@ pub struct ServerAccess {
     pub cache_rules: CacheRules,
     /// Where requests are logged.
     pub access_log: Option<Arc<AccessLog>>,
+    /// With what connections are encrypted, if they are. It was read before this process becomes another user. What such a server uses
+    /// is not told: that follows requests by what the kernel says of their bytes.
+    pub tls: Option<Arc<TlsIdentity>>,
 }
 
 /// A server that listens.
@@ -161,6 +176,9 @@ impl Server {
             let names = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
             return Err(Error::UnsupportedStrategy(setup.model, names));
         }
+        if access.tls.is_some() {
+            setup.send_strategy = setup.model.encrypting_strategy(setup.send_strategy)?;
+        }
         let opened_root = access.user.is_none().then(|| DocumentRoot::open(root)).transpose()?;
         let Listener { socket: listener, file: socket_file } = bind().map_err(Error::Listen)?;
         let listener = Arc::new(listener);
@@ -181,6 +199,7 @@ impl Server {
         let slot_count = setup.limits.connections as usize + setup.threads;
         let sampler = access.stats_access.as_ref().map(|_| InFlightSampler::new(&listener, slot_count).map(Arc::new));
         let site = SiteConfig {
+            scheme: if access.tls.is_some() { Scheme::Https } else { Scheme::Http },
             names,
             lists_directories: setup.lists_directories,
             sends_compressed: setup.sends_compressed,
@@ -199,6 +218,7 @@ impl Server {
             file_budget: Arc::new(FileBudget::new(cache_limits.total)),
             sampler: sampler.transpose()?,
             access_log: access.access_log,
+            tls: access.tls,
         };
         let is_forking = setup.model == ServerModel::Fork;
         let fork_server = is_forking.then(|| ForkServer::start(&mut service)).transpose()?;
@@ -214,14 +234,14 @@ impl Server {
 
     /// What opens its directory anew while it serves: what the path of the directory names then. Connections go on; a file of the former
     /// directory may be sent for a second more, and under [`ServerModel::Fork`] until the connections that there are have ended. The error
-    /// is a path that is no directory any more: the former one is served on.
+    /// is a path that is no directory any more: the former one is served on. The certificate and its key are read again after that.
     pub fn reopener(&self) -> impl Fn() -> Result<()> + use<> {
-        let root = Arc::clone(&self.service.root);
+        let (root, tls) = (Arc::clone(&self.service.root), self.service.tls.clone());
         let fork_status = self.fork_server.as_ref().map(|server| server.status.clone());
         move || {
             root.reopen()?;
             fork_status.iter().for_each(ForkStatus::request_reopen);
-            Ok(())
+            tls.iter().try_for_each(|tls| tls.reload())
         }
     }
 
@@ -279,10 +299,18 @@ impl Server {
             ServerModel::Fork => self.fork_server.map_or(Ok(ServerTotals::default()), |server| server.serve(&is_over)),
             ServerModel::Thread => ThreadServer::new(self.service).serve(is_over),
             ServerModel::Pool => ThreadServer::with_pool(self.service)?.serve(is_over),
-            ServerModel::Poll => serve_with_workers::<ReadinessWorker<PollSelector>>(&self.service, &is_over),
-            ServerModel::Epoll => serve_with_workers::<ReadinessWorker<EpollSelector>>(&self.service, &is_over),
+            ServerModel::Poll => serve_when_ready::<PollSelector>(&self.service, &is_over),
+            ServerModel::Epoll => serve_when_ready::<EpollSelector>(&self.service, &is_over),
             ServerModel::Uring => serve_with_workers::<UringWorker>(&self.service, &is_over),
         }
+    }
+}
+
+/// Serves by threads that wait so, encrypted or not.
+fn serve_when_ready<S: Selector>(service: &Service, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
+    match service.tls {
+        None => serve_with_workers::<ReadinessWorker<S, PlainTransport>>(service, is_over),
+        Some(_) => serve_with_workers::<ReadinessWorker<S, TlsTransport>>(service, is_over),
     }
 }
 

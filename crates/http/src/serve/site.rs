@@ -16,7 +16,7 @@ use crate::serve::host::AllowedHosts;
 use crate::serve::limits::ServerLimits;
 use crate::serve::listing::{self, ListingCache};
 use crate::serve::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
-use crate::serve::request::HttpRequest;
+use crate::serve::request::{HttpRequest, Scheme};
 use crate::serve::stats_sources::StatsSources;
 
 /// How often a file that changes while it is answered about is looked at again.
@@ -24,13 +24,11 @@ const MAX_ATTEMPTS: usize = 4;
 /// Most bytes of a file that states none: each connection has its own, as it has small files.
 const MAX_UNSIZED_BYTES: usize = 16 << 10;
 
-/// What an answer has besides its status for a client that asks by a name that the server was not given.
-const MISDIRECTED_HELP: &str = ": this server is asked for over http:// by an IP address, by localhost, or by a name that it was given \
-                                (kelvin serve --host NAME)";
-
 /// How a site answers.
 #[derive(Clone, Debug, Default)]
 pub struct SiteConfig {
+    /// What its URLs begin with.
+    pub scheme: Scheme,
     /// By which names it may be asked.
     pub names: AllowedHosts,
     /// Whether directories are listed.
@@ -275,7 +273,14 @@ impl Site {
         field: &str,
         out: &mut Vec<u8>,
     ) -> Option<Body> {
-        let help = if status == StatusCode::MISDIRECTED_REQUEST { MISDIRECTED_HELP } else { "" };
+        let help = match status {
+            StatusCode::MISDIRECTED_REQUEST => format!(
+                ": this server is asked for over {}:// by an IP address, by localhost, or by a name that it was given (kelvin serve \
+                 --host NAME)",
+                self.config.scheme.name()
+            ),
+            _ => String::new(),
+        };
         let text = format!("{} {}{help}\n", status.as_str(), reason_phrase(status));
         let media_type = "text/plain; charset=utf-8";
         self.write_content(request, &MemoryContent { status, field, media_type, bytes: text.as_bytes() }, out)

@@ -97,6 +97,7 @@ impl StatsServer {
             send_strategy: SendStrategy::ReadWrite,
             sampler: None,
             access_log: None,
+            tls: None,
             ..server.clone()
         };
         threads.add("stats", move |shutdown| {

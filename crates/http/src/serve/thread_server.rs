@@ -17,6 +17,8 @@ use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::connection::NextIo;
 use crate::serve::error::{Error, Result};
 use crate::serve::request_tracker::RequestTracker;
+use crate::serve::tls::TlsTransport;
+use crate::serve::transport::{ClientTransport, PlainTransport};
 use crate::serve::worker_context::{ClientState, ClientStep, LINGER_TIMEOUT, ServerTotals, Service, WorkerContext};
 use kelvin_sys::lock;
 
@@ -189,7 +191,19 @@ pub fn serve_connection(
     context: &mut WorkerContext,
     shutdown: &AtomicBool,
 ) {
-    let mut state = context.new_client(socket, tracker, Instant::now());
+    match context.tls {
+        None => serve_over::<PlainTransport>(socket, tracker, context, shutdown),
+        Some(_) => serve_over::<TlsTransport>(socket, tracker, context, shutdown),
+    }
+}
+
+fn serve_over<T: ClientTransport>(
+    socket: &OwnedFd,
+    tracker: Option<RequestTracker>,
+    context: &mut WorkerContext,
+    shutdown: &AtomicBool,
+) {
+    let mut state = context.new_client::<T>(socket, tracker, Instant::now());
     let mut buffers = std::mem::take(&mut context.buffers);
     state.connection.attach_buffers(&mut buffers);
     let mut client = BlockingClient { socket, state, shutdown, timeouts: [Duration::ZERO; 2] };
@@ -199,18 +213,18 @@ pub fn serve_connection(
     context.buffers = buffers;
 }
 
-struct BlockingClient<'a> {
+struct BlockingClient<'a, T> {
     socket: &'a OwnedFd,
-    state: ClientState,
+    state: ClientState<T>,
     shutdown: &'a AtomicBool,
     /// How long a call that receives and one that sends wait at most, once that was set.
     timeouts: [Duration; 2],
 }
 
-impl BlockingClient<'_> {
+impl<T: ClientTransport> BlockingClient<'_, T> {
     fn run(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         loop {
-            let can_continue = match self.state.connection.next_io() {
+            let can_continue = match self.state.next_io() {
                 NextIo::Send => self.send(context).is_ok(),
                 NextIo::Advance => {
                     context.site.is_draining = self.shutdown.load(Ordering::Acquire);
@@ -243,7 +257,7 @@ impl BlockingClient<'_> {
     /// Sends some.
     fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         self.limit_wait(Timeout::Send, context)?;
-        let sent = match context.sender.send_some(&mut self.state.connection, self.socket) {
+        let sent = match self.state.transport.send_some(&mut self.state.connection, self.socket, context) {
             Ok(sent) => sent,
             Err(Errno::INTR | Errno::AGAIN) => 0,
             Err(error) => return Err(error),
@@ -255,7 +269,7 @@ impl BlockingClient<'_> {
             context.site.tick(Instant::now());
         }
         if sent > 0 {
-            self.state.last_active = context.site.now();
+            self.state.mark_active(context.site.now());
         }
         Ok(())
     }
@@ -264,7 +278,7 @@ impl BlockingClient<'_> {
     fn receive(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
         self.limit_wait(Timeout::Recv, context)?;
         let had_begun = self.state.connection.has_partial_request();
-        let received = context.receive(&mut self.state.connection, self.socket);
+        let received = self.state.transport.receive(&mut self.state.connection, self.socket, context);
         context.site.tick(Instant::now());
         match received {
             Ok(received) => {
@@ -280,6 +294,7 @@ impl BlockingClient<'_> {
 
     /// Sends no more, and drops what still comes.
     fn linger(&mut self) -> rustix::io::Result<()> {
+        self.state.transport.close(self.socket);
         shutdown(self.socket, Shutdown::Write)?;
         let until = Instant::now() + LINGER_TIMEOUT;
         set_socket_timeout(self.socket, Timeout::Recv, Some(LINGER_TIMEOUT))?;

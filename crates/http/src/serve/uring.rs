@@ -23,6 +23,7 @@ use crate::serve::connection::{FileRead, NextIo};
 use crate::serve::error::{Error, Result};
 use crate::serve::event_loop::{EventLoop, LISTENER_TOKEN, SWEEP_INTERVAL, WAKER_TOKEN, WorkerCore};
 use crate::serve::open_file_cache::OpenFile;
+use crate::serve::transport::PlainTransport;
 use crate::serve::worker_context::{ClientState, ClientStep, RECEIVE_CHUNK, WorkerContext};
 
 /// Bytes of a file that are read at a time, and sent from memory that stays in the cache.
@@ -162,6 +163,7 @@ fn client(clients: &mut Slab<UringClient>, token: u64) -> Option<&mut UringClien
 
 impl EventLoop for UringWorker {
     type Client = UringClient;
+    type Transport = PlainTransport;
 
     const SOCKET_FLAGS: SocketFlags = SocketFlags::empty();
 

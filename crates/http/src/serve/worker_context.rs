@@ -24,6 +24,9 @@ use crate::serve::send_strategy::bulk_method::BulkStats;
 use crate::serve::send_strategy::{FileSender, SendStrategy};
 use crate::serve::site::{Site, SiteConfig};
 use crate::serve::stats_sources::RESERVED_NAME;
+use crate::serve::tls::TlsIdentity;
+use crate::serve::tls_totals::TlsTotals;
+use crate::serve::transport::{ClientTransport, PlainTransport};
 
 /// Room for what is received at a time: a request of a browser has less than 1 KiB.
 pub const RECEIVE_CHUNK: usize = 16 << 10;
@@ -51,6 +54,8 @@ pub(crate) struct Service {
     pub sampler: Option<Arc<InFlightSampler>>,
     /// Where requests are logged, if they are.
     pub access_log: Option<Arc<AccessLog>>,
+    /// With what connections are encrypted, if they are.
+    pub tls: Option<Arc<TlsIdentity>>,
 }
 
 /// What a server did.
@@ -58,7 +63,7 @@ pub(crate) struct Service {
 pub struct ServerTotals {
     /// Requests that were answered, by any status.
     pub requests: u64,
-    /// Bytes that were sent, heads included.
+    /// Bytes that were sent, heads included; with TLS as they were encrypted.
     pub bytes: u64,
     /// Connections that were accepted.
     pub connections: u64,
@@ -66,6 +71,8 @@ pub struct ServerTotals {
     pub refused: u64,
     /// By which calls larger files went, if they were chosen.
     pub bulk: BulkStats,
+    /// What was done for TLS.
+    pub tls: TlsTotals,
 }
 
 impl std::ops::Add for ServerTotals {
@@ -79,11 +86,11 @@ impl std::ops::Add for ServerTotals {
 
 impl ServerTotals {
     /// Numbers that it consists of.
-    pub(crate) const WORDS: usize = 4 + BulkStats::WORDS;
+    pub(crate) const WORDS: usize = 4 + BulkStats::WORDS + TlsTotals::WORDS;
 
     pub(crate) fn words(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Self { requests, bytes, connections, refused, bulk } = self;
-        [requests, bytes, connections, refused].into_iter().chain(&mut bulk.0)
+        let Self { requests, bytes, connections, refused, bulk, tls } = self;
+        [requests, bytes, connections, refused].into_iter().chain(&mut bulk.0).chain(tls.words())
     }
 }
 
@@ -113,6 +120,8 @@ pub struct WorkerContext {
     pub sampler: Option<Arc<InFlightSampler>>,
     /// Where requests are logged, if they are.
     access_log: Option<Arc<AccessLog>>,
+    /// With what connections are encrypted, if they are.
+    pub(crate) tls: Option<Arc<TlsIdentity>>,
     /// Who was turned away, and when: one whose request is still to come must not be reset before it has read why.
     lingering: VecDeque<(Instant, RejectedClient)>,
 }
@@ -130,6 +139,7 @@ impl WorkerContext {
             stats: ServerTotals::default(),
             sampler: service.sampler.clone(),
             access_log: service.access_log.clone(),
+            tls: service.tls.clone(),
             lingering: VecDeque::new(),
         }
     }
@@ -146,12 +156,18 @@ impl WorkerContext {
     }
 
     /// A client over this socket, that is served from now on.
-    pub fn new_client(&self, socket: impl AsFd, tracker: Option<RequestTracker>, now: Instant) -> ClientState {
+    pub fn new_client<T: ClientTransport>(
+        &self,
+        socket: impl AsFd,
+        tracker: Option<RequestTracker>,
+        now: Instant,
+    ) -> ClientState<T> {
         let is_local = self.sender.chooser.is_some() && is_local(&socket).unwrap_or(false);
         let mut connection = Connection::with_tracker(tracker, is_local);
         connection.log = self.access_log.as_ref().map(|log| Box::new(ConnectionLog::new(log, &socket)));
         let progress = SendProgress::start(now, 0);
-        ClientState { connection, has_ended: false, is_lingering: false, last_active: now, progress }
+        let transport = T::new(self);
+        ClientState { connection, transport, has_ended: false, is_lingering: false, last_active: now, progress }
     }
 
     /// Receives what has come, or comes while a socket that waits does: how many bytes, none at the end. Of a connection that is tracked
@@ -181,9 +197,12 @@ impl WorkerContext {
     pub fn reject(&mut self, socket: OwnedFd, now: Instant) {
         self.stats.refused += 1;
         self.sampler.iter().for_each(|sampler| sampler.count_refused());
-        let mut answer = Vec::new();
-        self.site.refuse(StatusCode::SERVICE_UNAVAILABLE, &mut answer);
-        let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        // With TLS that could be said only after a handshake, which costs more than the answer.
+        if self.tls.is_none() {
+            let mut answer = Vec::new();
+            self.site.refuse(StatusCode::SERVICE_UNAVAILABLE, &mut answer);
+            let _ = send(&socket, &answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
         let _ = shutdown(&socket, Shutdown::Write);
         if self.lingering.len() >= MAX_LINGERING {
             self.lingering.pop_front();
@@ -235,8 +254,9 @@ pub fn is_local(socket: impl AsFd) -> rustix::io::Result<bool> {
 
 /// A client.
 #[derive(Debug)]
-pub struct ClientState {
+pub struct ClientState<T = PlainTransport> {
     pub connection: Connection,
+    pub transport: T,
     /// Whether the client sends no more.
     pub has_ended: bool,
     /// Whether the server sends no more, and reads only that nothing is lost.
@@ -247,9 +267,24 @@ pub struct ClientState {
     pub progress: SendProgress,
 }
 
-impl ClientState {
+impl<T: ClientTransport> ClientState<T> {
+    /// What it waits for. What was encrypted is sent before anything else is done.
+    #[inline]
+    pub fn next_io(&self) -> NextIo {
+        if self.transport.has_unsent() { NextIo::Send } else { self.connection.next_io() }
+    }
+
+    /// It took something. A handshake has one time for all that is sent and received for it.
+    #[inline]
+    pub fn mark_active(&mut self, now: Instant) {
+        if !self.transport.is_handshaking() {
+            self.last_active = now;
+        }
+    }
+
     /// Sends no more.
-    pub fn shut_down_write(&mut self, socket: impl AsFd, now: Instant) {
+    pub fn shut_down_write(&mut self, socket: &OwnedFd, now: Instant) {
+        self.transport.close(socket);
         let _ = shutdown(socket, Shutdown::Write);
         (self.is_lingering, self.last_active) = (true, now);
     }
@@ -257,12 +292,13 @@ impl ClientState {
     /// Time until a limit is over, counted from the clock of the site, if the client takes and sends nothing until then.
     pub fn remaining_time(&self, site: &Site) -> Duration {
         let limits = &site.config.limits;
-        let limit = match self.connection.next_io() {
+        let limit = match self.next_io() {
+            _ if self.transport.is_handshaking() => limits.request_timeout,
             NextIo::Receive if self.connection.has_partial_request() => limits.request_timeout,
             _ => limits.idle_timeout,
         };
         let remaining = limit.saturating_sub(site.now().saturating_duration_since(self.last_active));
-        match self.connection.next_io() {
+        match self.next_io() {
             NextIo::Send => {
                 remaining.min(limits.min_progress.interval.saturating_sub(site.now() - self.progress.since))
             }
@@ -275,16 +311,19 @@ impl ClientState {
     pub fn check_deadlines(&mut self, site: &Site, is_busy: bool) -> ClientStep {
         let (limits, now) = (&site.config.limits, site.now());
         let idle_time = now.saturating_duration_since(self.last_active);
-        let next = self.connection.next_io();
+        let next = self.next_io();
         if self.is_lingering {
             return if idle_time >= LINGER_TIMEOUT { ClientStep::Gone } else { ClientStep::Wait };
+        }
+        if self.transport.is_handshaking() {
+            return if idle_time >= limits.request_timeout { ClientStep::Gone } else { ClientStep::Wait };
         }
         let is_receiving = !is_busy && next == NextIo::Receive && self.connection.has_partial_request();
         if is_receiving && idle_time >= limits.request_timeout {
             self.connection.refuse(StatusCode::REQUEST_TIMEOUT, site);
             return ClientStep::Requeue;
         }
-        let sent = self.connection.bytes_sent;
+        let sent = self.transport.bytes_sent(&self.connection);
         let is_too_slow = if is_busy || next == NextIo::Send {
             self.progress.is_too_slow((now, sent), limits.min_progress)
         } else {

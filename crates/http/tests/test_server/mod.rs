@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use kelvin_http::serve::send_strategy::SendStrategy;
 use kelvin_http::serve::send_strategy::bulk_method::BulkStats;
+use kelvin_http::serve::tls_totals::TlsTotals;
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::process::{Child, ExitKind, fork_worker_with};
 use kelvin_testing::MissingRequirement;
@@ -68,9 +69,15 @@ impl TestServer {
             let server = Server::listen(LOOPBACK, root, setup, access()).unwrap();
             writeln!(&writer, "{} {}", server.address().unwrap(), std::process::id()).unwrap();
             let is_over = || kelvin_sys::poll::wait_readable(wait.as_fd(), Duration::ZERO).unwrap();
-            let ServerTotals { requests, bytes, connections, refused, bulk: choices } = server.serve(is_over).unwrap();
+            let totals = server.serve(is_over).unwrap();
+            let ServerTotals { requests, bytes, connections, refused, bulk: choices, tls } = totals;
             let choices = choices.0.map(|word| word.to_string()).join(" ");
-            writeln!(&writer, "{requests} {bytes} {connections} {refused} {choices}").unwrap();
+            writeln!(
+                &writer,
+                "{requests} {bytes} {connections} {refused} {} {} {choices}",
+                tls.handshakes, tls.failures
+            )
+            .unwrap();
             0
         });
         let mut reader = BufReader::new(reader);
@@ -124,10 +131,11 @@ impl TestServerBackend {
                 let line = read_line(&mut reader);
                 assert_eq!(child.wait().unwrap(), ExitKind::Exited(0));
                 let counts: Vec<u64> = line.split_whitespace().map(|count| count.parse().unwrap()).collect();
-                let (counts, choices) = counts.split_at(4);
-                let [requests, bytes, connections, refused] = counts.try_into().unwrap();
-                let choices = BulkStats(choices.try_into().unwrap());
-                Ok(ServerTotals { requests, bytes, connections, refused, bulk: choices })
+                let (counts, choices) = counts.split_at(6);
+                let [requests, bytes, connections, refused, handshakes, failures] = counts.try_into().unwrap();
+                let bulk = BulkStats(choices.try_into().unwrap());
+                let tls = TlsTotals { handshakes, failures, ..TlsTotals::default() };
+                Ok(ServerTotals { requests, bytes, connections, refused, bulk, tls })
             }
         }
     }

@@ -30,7 +30,14 @@ pub struct ServeArgs {
     /// Permissions of that socket: who may write may connect
     #[arg(long, value_name = "MODE", default_value = "600", requires = "unix_socket", value_parser = parse_mode)]
     pub socket_mode: u32,
-    /// Serve as this user, with this group or the user's own; root binds the socket, and all files but the token are opened after that
+    /// Serve by TLS, at https://, with this certificate and those of the authorities between it and the root (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "expose_stats")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of that certificate (PEM, without a passphrase); others must not have access to a file of this user's
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Serve as this user, with this group or the user's own; root binds the socket and reads token, certificate and key,
+    /// and all other files are opened after that
     #[arg(long, value_name = "USER[:GROUP]")]
     pub user: Option<ServerUser>,
     /// A host name that requests may use, besides IP addresses, localhost and names below it; repeatable [default: none
@@ -56,7 +63,7 @@ pub struct ServeArgs {
     /// System calls that send the bytes of files: auto (files up to 16 KiB are read and sent with their heads; larger
     /// ones go from a mapping or by sendfile, whichever is measured to answer clients of this host, or of others,
     /// sooner at that size; the end of the output says which), rw (read and sent), mmap (sent from a mapping), sendfile
-    /// or splice (through a pipe); --model uring has only rw, which auto means there
+    /// or splice (through a pipe); --model uring and TLS have only rw, which auto means there
     #[arg(long, value_name = "CALLS", default_value_t)]
     pub send: SendStrategy,
     /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model fork or

@@ -9,6 +9,8 @@ use kelvin_http::serve::limits::ServerLimits;
 use kelvin_http::serve::listener::UnixSocket;
 use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
 use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
+use kelvin_http::serve::tls::TlsIdentity;
+use kelvin_http::serve::tls_totals::TlsTotals;
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::stop_signals;
 use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
@@ -25,6 +27,10 @@ use crate::socket_options::check_congestion_control;
 /// Threads of a pool, unless others are asked for: as many connections are served at one time.
 const DEFAULT_POOL_THREADS: usize = 64;
 
+/// What it costs to encrypt, said where it begins.
+const TLS_EXPLANATION: &str = "by TLS 1.2 or 1.3: sendfile and mappings cannot encrypt, so that files are read into memory and encrypted \
+                               there; the end of the output says how long that took";
+
 /// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
 pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     stop_signals::install_server_handlers()?;
@@ -32,11 +38,12 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     let _ = kelvin_sys::process::raise_open_file_limit();
     let access_log = open_access_log(args)?;
     let server = listen(args, access_log.clone())?;
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
     let (address, url) = match &args.unix_socket {
         Some(path) => [(); 2].map(|()| format!("unix:{}", path.display())).into(),
         None => server
             .address()
-            .map(|address| (DisplayAddr(address).to_string(), format!("http://{}/", UrlAddr(address))))?,
+            .map(|address| (DisplayAddr(address).to_string(), format!("{scheme}://{}/", UrlAddr(address))))?,
     };
     let stats = server.stats_address()?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
@@ -51,6 +58,9 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     })?;
     let (root, limit) = (args.root.display(), server.max_connections());
     log.note(format_args!("serving {root} at {url}, at most {limit} connections, until Ctrl-C"));
+    if args.tls_cert.is_some() {
+        log.note(TLS_EXPLANATION);
+    }
     if let Some(user) = &args.user {
         log.note(format_args!("serving as {user}, without a way to gain rights"));
     }
@@ -76,11 +86,15 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     if let Ok(totals) = &result {
         log.note(summary_text(totals));
         choice_texts(&totals.bulk).iter().for_each(|line| log.note(line));
+        if args.tls_cert.is_some() {
+            log.note(tls_text(&totals.tls));
+        }
     }
     log.close(LOG_FLUSH_TIMEOUT);
-    let ServerTotals { requests, bytes, connections, refused, bulk: _ } = result.map_err(CliError::msg)?;
+    let ServerTotals { requests, bytes, connections, refused, bulk: _, tls } = result.map_err(CliError::msg)?;
     if args.json {
-        let totals = ServedTotals { requests, bytes, connections, refused };
+        let tls = args.tls_cert.as_ref().map(|_| TlsSummary::new(&tls));
+        let totals = ServedTotals { requests, bytes, connections, refused, tls };
         output::print(|out| writeln!(out, "{}", json::to_string(&totals)?))?;
     }
     Ok(())
@@ -100,6 +114,26 @@ struct ServedTotals {
     bytes: u64,
     connections: u64,
     refused: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<TlsSummary>,
+}
+
+/// What it did for TLS, as JSON.
+#[derive(Serialize)]
+struct TlsSummary {
+    handshakes: u64,
+    failures: u64,
+    encrypted_bytes: u64,
+    read_seconds: f64,
+    encrypt_seconds: f64,
+}
+
+impl TlsSummary {
+    fn new(totals: &TlsTotals) -> Self {
+        let TlsTotals { handshakes, failures, bytes, read_nanoseconds, encrypt_nanoseconds } = *totals;
+        let [read_seconds, encrypt_seconds] = [read_nanoseconds, encrypt_nanoseconds].map(|time| time as f64 / 1e9);
+        Self { handshakes, failures, encrypted_bytes: bytes, read_seconds, encrypt_seconds }
+    }
 }
 
 /// The access log, if one is asked for.
@@ -115,7 +149,8 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
     let cache_rules =
         CacheRules::new(args.cache_control.clone()).map_err(|error| CliError::new("--cache-control", error))?;
     let (names, user) = (args.host.clone(), args.user.clone());
-    let access = ServerAccess { names, stats_access: stats_access(args)?, user, cache_rules, access_log };
+    let tls = load_identity(args)?.map(Arc::new);
+    let access = ServerAccess { names, stats_access: stats_access(args)?, user, cache_rules, access_log, tls };
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let unix_socket = args.unix_socket.clone().map(|path| UnixSocket { path, mode: args.socket_mode });
     let listening = match &unix_socket {
@@ -123,8 +158,12 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
         None => Server::listen(args.listen, &args.root, setup(args)?, access),
     };
     let server = listening.map_err(|error| match error {
-        error @ Error::UnsupportedStrategy(..) => CliError::new(format!("--send {}", args.send), error),
-        error @ Error::NoUring { .. } => CliError::new(format!("--model {}", args.model), error),
+        error @ (Error::UnsupportedStrategy(..) | Error::UnencryptedStrategy) => {
+            CliError::new(format!("--send {}", args.send), error)
+        }
+        error @ (Error::NoUring { .. } | Error::UnsupportedTls(_)) => {
+            CliError::new(format!("--model {}", args.model), error)
+        }
         Error::Listen(source) => match &args.unix_socket {
             Some(path) => CliError::new(format!("--unix-socket {}", path.display()), source),
             None => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
@@ -144,6 +183,15 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
     })?;
     args.congestion_control.as_deref().map(|name| server.set_congestion_control(name)).transpose()?;
     Ok(server)
+}
+
+/// The certificate and its key, if it is to serve by TLS.
+fn load_identity(args: &ServeArgs) -> Result<Option<TlsIdentity>, CliError> {
+    let Some((certificate, key)) = args.tls_cert.as_ref().zip(args.tls_key.as_ref()) else { return Ok(None) };
+    TlsIdentity::load(certificate, key).map(Some).map_err(|error| match error {
+        error @ Error::Key(..) => CliError::new("--tls-key", error),
+        error => CliError::new("--tls-cert", error),
+    })
 }
 
 /// Who may ask what this host and the server have used.
@@ -175,7 +223,7 @@ fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {
 
 /// What the server did, in one sentence.
 fn summary_text(totals: &ServerTotals) -> String {
-    let ServerTotals { requests, bytes, connections, refused, bulk: _ } = totals;
+    let ServerTotals { requests, bytes, connections, refused, bulk: _, tls: _ } = totals;
     let counts = [(requests, "request"), (bytes, "byte"), (connections, "connection")];
     let [requests, bytes, connections] =
         counts.map(|(count, noun)| format!("{count} {noun}{}", if *count == 1 { "" } else { "s" }));
@@ -184,6 +232,21 @@ fn summary_text(totals: &ServerTotals) -> String {
         refused => format!("; {refused} more were turned away, because there were too many"),
     };
     format!("answered {requests} with {bytes} over {connections}{refusal_text}")
+}
+
+/// What TLS took, in one sentence.
+fn tls_text(totals: &TlsTotals) -> String {
+    let TlsTotals { handshakes, failures, bytes, read_nanoseconds, encrypt_nanoseconds } = *totals;
+    let plural = if handshakes == 1 { "" } else { "s" };
+    let counts = format!("TLS: {handshakes} handshake{plural}, {failures} failed");
+    if bytes == 0 {
+        return counts;
+    }
+    let per_mebibyte = |time: u64| time as f64 / bytes as f64 * f64::from(1 << 20) / 1e6;
+    let (read, encrypt) = (per_mebibyte(read_nanoseconds), per_mebibyte(encrypt_nanoseconds));
+    format!(
+        "{counts}; of each MiB, {read:.3} ms to read it and {encrypt:.3} ms to encrypt it, neither of which sendfile needs"
+    )
 }
 
 /// By which calls larger files went, a sentence for each kind of clients and size that there was.
@@ -216,6 +279,22 @@ fn choice_texts(choices: &BulkStats) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cost_of_tls_is_reported_per_mebibyte() {
+        let mut totals = TlsTotals { handshakes: 1, ..TlsTotals::default() };
+        assert_eq!(tls_text(&totals), "TLS: 1 handshake, 0 failed");
+        totals = TlsTotals {
+            handshakes: 2,
+            failures: 3,
+            bytes: 4 << 20,
+            read_nanoseconds: 500_000,
+            encrypt_nanoseconds: 2_000_000,
+        };
+        let expected = "TLS: 2 handshakes, 3 failed; of each MiB, 0.125 ms to read it and 0.500 ms to encrypt it, neither of which \
+                        sendfile needs";
+        assert_eq!(tls_text(&totals), expected);
+    }
 
     #[test]
     fn choices_are_reported_with_figures() {
