@@ -5,6 +5,7 @@ mod server_process;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -591,6 +592,90 @@ fn socket_of_a_path_is_served_and_removed() {
         assert!(status == Some(0) && log.contains(&format!(" at unix:{socket}, at most ")), "{log}");
         assert!(!path.exists(), "{model}");
     }
+}
+
+/// A server of this site to which this socket is passed, as systemd does.
+fn start_activated(listener: OwnedFd, root: &Path, arguments: &[&str]) -> ServerProcess {
+    let mut command = Command::new("sh");
+    let script = r#"exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@""#;
+    command.args(["-c", script, "sh", KELVIN, "serve", "--socket-activation"]).arg(root).args(arguments);
+    command.stdin(listener);
+    ServerProcess::spawn(command, Stdio::piped())
+}
+
+#[test]
+fn passed_socket_outlives_each_server() {
+    let top = make_site();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for model in ["epoll", "fork", "pool"] {
+        // It waits until a server is there.
+        let mut early = TcpStream::connect(&address).unwrap();
+        early.write_all(b"GET /sub/c.html HTTP/1.0\r\n\r\n").unwrap();
+        let passed = listener.as_fd().try_clone_to_owned().unwrap();
+        let server = start_activated(passed, top.path(), &["--model", model]);
+        assert_eq!(server.address, address);
+        let mut answer = String::new();
+        early.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("\r\n\r\n<p>"), "{model}: {answer}");
+        // Who is asked for by a foreign name may be asked for by a page.
+        let answer = exchange(&address, "GET /sub/c.html HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{model}: {answer}");
+        let (status, log) = server.end("-TERM");
+        assert!(status == Some(0) && log.contains(&format!(" at http://{address}/, at most ")), "{model}: {log}");
+    }
+    drop(TcpStream::connect(&address).unwrap());
+}
+
+#[test]
+fn passed_path_is_served_and_stays() {
+    let (top, directory) = (make_site(), tempfile::tempdir().unwrap());
+    let path = directory.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = start_activated(listener.as_fd().try_clone_to_owned().unwrap(), top.path(), &[]);
+    assert_eq!(server.address, format!("unix:{}", path.display()));
+    let content = curl(&["--unix-socket", path.to_str().unwrap(), "http://any.example/a%20b.txt"]);
+    assert!(content.is_none_or(|content| content == "0123456789"));
+    assert_eq!(server.end("-TERM").0, Some(0));
+    assert!(path.exists() && std::os::unix::net::UnixStream::connect(&path).is_ok());
+}
+
+#[test]
+fn systemd_activates_it() {
+    let (top, directory) = (make_site(), tempfile::tempdir().unwrap());
+    let path = directory.path().join("socket");
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("-l").arg(&path).args([KELVIN, "serve", "--socket-activation"]).arg(top.path());
+    let mut child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            return MissingRequirement::program("systemd-socket-activate", "systemd", &error)
+                .report_skip("kelvin serve by systemd-socket-activate");
+        }
+    };
+    wait_until(|| path.exists());
+    let content = curl(&["--unix-socket", path.to_str().unwrap(), "http://any.example/a%20b.txt"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(content.is_none_or(|content| content == "0123456789"));
+}
+
+#[test]
+fn missing_or_unsuitable_passed_socket_is_one_line() {
+    let top = make_site();
+    let output = Command::new(KELVIN).args(["serve", "--socket-activation"]).arg(top.path()).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    let none =
+        "kelvin: --socket-activation: no socket was passed: start it by a .socket unit, or systemd-socket-activate\n";
+    assert_eq!((output.status.code(), message.as_str()), (Some(2), none));
+    // One connection, as with Accept=yes.
+    let connection = std::os::unix::net::UnixStream::pair().unwrap().0;
+    let mut server = start_activated(connection.into(), top.path(), &[]);
+    let mut message = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    let unsuitable =
+        "kelvin: --socket-activation: descriptor 3 is no stream socket that listens: a .socket unit needs Accept=no\n";
+    assert_eq!((server.child.wait().unwrap().code(), message.as_str()), (Some(2), unsuitable));
 }
 
 /// Writes a certificate of `localhost` and its key, with these permissions.

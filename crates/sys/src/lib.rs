@@ -31,6 +31,7 @@ pub mod net;
 pub mod numa;
 pub mod pagemap;
 pub mod partner;
+pub mod passed_sockets;
 pub mod perf_event;
 pub mod poll;
 pub mod process;

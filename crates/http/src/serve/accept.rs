@@ -58,8 +58,12 @@ pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut dispatch: im
     BatchEnd::Full
 }
 
-/// Accepts the connections that wait at the end, batch by batch, and refuses further ones.
-pub fn accept_final(listener: &TcpListener, mut accept_batch: impl FnMut() -> BatchEnd) {
+/// Accepts the connections that wait at the end, batch by batch, and refuses further ones. At a socket that another program holds as well,
+/// they wait for whoever serves there next.
+pub fn accept_final(listener: &TcpListener, is_shared: bool, mut accept_batch: impl FnMut() -> BatchEnd) {
+    if is_shared {
+        return;
+    }
     let _ = (0..FINAL_BATCHES).find(|_| accept_batch() != BatchEnd::Full);
     // One that is closed already refuses them, too.
     let _ = shutdown(listener, Shutdown::Both);
@@ -91,7 +95,8 @@ pub trait Acceptor {
             self.poll();
             context.close_lingering(Instant::now());
         }
-        accept_final(listener, || self.accept_pending(listener, context));
+        let is_shared = context.shares_listener;
+        accept_final(listener, is_shared, || self.accept_pending(listener, context));
         Ok(())
     }
 

@@ -159,9 +159,10 @@ pub trait EventLoop: Sized {
             return;
         }
         self.stop_accepting();
-        let listener = Arc::clone(&self.core().shared.listener);
+        let core = self.core();
+        let (listener, is_shared) = (Arc::clone(&core.shared.listener), core.context.shares_listener);
         let _ = listener.set_nonblocking(true);
-        accept_final(&listener, || self.accept_pending());
+        accept_final(&listener, is_shared, || self.accept_pending());
         self.drain_inbox();
         let core = self.core();
         (core.context.site.is_draining, core.has_drained) = (true, true);

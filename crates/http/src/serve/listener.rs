@@ -1,10 +1,11 @@
-//! The socket that listens: at an IP address, or at a path of this host.
+//! The socket that listens: at an IP address, at a path of this host, or as another program has passed it.
 
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -21,6 +22,8 @@ pub(crate) struct Listener {
     pub socket: TcpListener,
     /// Its file, if it has a path.
     pub file: Option<SocketFile>,
+    /// Whether another program holds it as well, and goes on doing so.
+    pub is_shared: bool,
 }
 
 impl Listener {
@@ -33,8 +36,27 @@ impl Listener {
         socket.set_nonblocking(true)?;
         // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
         set_tcp_nodelay(&socket, true).and_then(|()| listen(&socket, LISTEN_BACKLOG))?;
-        Ok(Self { socket, file: None })
+        Ok(Self { socket, file: None, is_shared: false })
     }
+
+    /// One that listens already, with the queue that whoever made it has chosen.
+    ///
+    /// # Errors
+    /// Those of fcntl and setsockopt.
+    pub fn adopt(socket: OwnedFd) -> Result<Self> {
+        let socket = TcpListener::from(socket);
+        socket.set_nonblocking(true)?;
+        if path_of(&socket).is_none() {
+            set_tcp_nodelay(&socket, true)?;
+        }
+        Ok(Self { socket, file: None, is_shared: true })
+    }
+}
+
+/// The path at which a socket listens, empty if it has a name of another kind; none if that is an address.
+pub(crate) fn path_of(socket: &TcpListener) -> Option<PathBuf> {
+    let address = UnixListener::from(socket.as_fd().try_clone_to_owned().ok()?).local_addr().ok()?;
+    Some(address.as_pathname().unwrap_or(Path::new("")).to_owned())
 }
 
 /// A path at which to listen.
@@ -63,7 +85,7 @@ impl UnixSocket {
         // Nobody can connect before it listens.
         fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode))?;
         listen(&socket, LISTEN_BACKLOG)?;
-        Ok(Listener { socket: socket.into(), file: Some(file) })
+        Ok(Listener { socket: socket.into(), file: Some(file), is_shared: false })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The server: its socket, what every model serves with, and the list of models.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::serve::access_log::AccessLog;
@@ -14,7 +15,7 @@ use crate::serve::fork::{ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::limits::ServerLimits;
-use crate::serve::listener::{Listener, SocketFile, UnixSocket};
+use crate::serve::listener::{self, Listener, SocketFile, UnixSocket};
 use crate::serve::model::ServerModel;
 use crate::serve::open_file_cache::FileBudget;
 use crate::serve::poll::PollSelector;
@@ -165,6 +166,22 @@ impl Server {
         Self::start(|| socket.bind(), root, setup, (access, names))
     }
 
+    /// Listens at a socket that this process was given, and which others hold as well: clients who have not been accepted at the end wait
+    /// for whoever serves there next. What it uses is not told.
+    ///
+    /// # Errors
+    /// Those of [`Self::listen`].
+    pub fn listen_passed(socket: OwnedFd, root: &Path, setup: ServerSetup, access: ServerAccess) -> Result<Self> {
+        let listener = Listener::adopt(socket).map_err(Error::Listen)?;
+        let names = match listener.socket.local_addr() {
+            Ok(address) => AllowedHosts::for_address(address.ip(), access.names),
+            // No page of a browser leads to a path.
+            Err(_) => AllowedHosts::named(access.names),
+        };
+        let access = ServerAccess { names: Vec::new(), stats_access: None, ..access };
+        Self::start(|| Ok(listener), root, setup, (access, names))
+    }
+
     fn start(
         bind: impl FnOnce() -> std::io::Result<Listener>,
         root: &Path,
@@ -180,7 +197,7 @@ impl Server {
             setup.send_strategy = setup.model.encrypting_strategy(setup.send_strategy)?;
         }
         let opened_root = access.user.is_none().then(|| DocumentRoot::open(root)).transpose()?;
-        let Listener { socket: listener, file: socket_file } = bind().map_err(Error::Listen)?;
+        let Listener { socket: listener, file: socket_file, is_shared } = bind().map_err(Error::Listen)?;
         let listener = Arc::new(listener);
         if let Some(user) = &access.user {
             user.assume().map_err(Error::User)?;
@@ -210,6 +227,7 @@ impl Server {
         };
         let mut service = Service {
             listener,
+            is_listener_shared: is_shared,
             root,
             site,
             threads: setup.threads,
@@ -267,6 +285,11 @@ impl Server {
     /// Those of getsockname; a path instead of an address.
     pub fn address(&self) -> Result<SocketAddr> {
         self.service.listener.local_addr().map_err(Error::Listen)
+    }
+
+    /// The path where it listens, if that is no address.
+    pub fn path(&self) -> Option<PathBuf> {
+        listener::path_of(&self.service.listener)
     }
 
     /// Most connections at one time.

@@ -93,6 +93,7 @@ impl StatsServer {
         };
         let service = Service {
             listener: Arc::new(self.listener),
+            is_listener_shared: false,
             site,
             send_strategy: SendStrategy::ReadWrite,
             sampler: None,

@@ -40,6 +40,8 @@ const MAX_LINGERING: usize = 16;
 pub(crate) struct Service {
     /// The socket that listens, without waiting.
     pub listener: Arc<TcpListener>,
+    /// Whether another program holds that as well.
+    pub is_listener_shared: bool,
     /// The directory that is served.
     pub root: Arc<DocumentRoot>,
     /// How it answers, and the limits.
@@ -122,6 +124,8 @@ pub struct WorkerContext {
     access_log: Option<Arc<AccessLog>>,
     /// With what connections are encrypted, if they are.
     pub(crate) tls: Option<Arc<TlsIdentity>>,
+    /// Whether another program holds the listening socket as well, which then goes on listening.
+    pub shares_listener: bool,
     /// Who was turned away, and when: one whose request is still to come must not be reset before it has read why.
     lingering: VecDeque<(Instant, RejectedClient)>,
 }
@@ -140,6 +144,7 @@ impl WorkerContext {
             sampler: service.sampler.clone(),
             access_log: service.access_log.clone(),
             tls: service.tls.clone(),
+            shares_listener: service.is_listener_shared,
             lingering: VecDeque::new(),
         }
     }

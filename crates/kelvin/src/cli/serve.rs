@@ -30,6 +30,9 @@ pub struct ServeArgs {
     /// Permissions of that socket: who may write may connect
     #[arg(long, value_name = "MODE", default_value = "600", requires = "unix_socket", value_parser = parse_mode)]
     pub socket_mode: u32,
+    /// Serve at the one socket that systemd passes to this process (a unit of type .socket with Accept=no)
+    #[arg(long, conflicts_with_all = ["listen", "unix_socket", "expose_stats"])]
+    pub socket_activation: bool,
     /// Serve by TLS, at https://, with this certificate and those of the authorities between it and the root (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "expose_stats")]
     pub tls_cert: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! `kelvin serve`: the files below a directory over HTTP.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelvin_core::json;
@@ -12,7 +13,7 @@ use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
 use kelvin_http::serve::tls::TlsIdentity;
 use kelvin_http::serve::tls_totals::TlsTotals;
 use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
-use kelvin_sys::stop_signals;
+use kelvin_sys::{passed_sockets, stop_signals};
 use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
 use serde::Serialize;
 
@@ -39,7 +40,7 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     let access_log = open_access_log(args)?;
     let server = listen(args, access_log.clone())?;
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let (address, url) = match &args.unix_socket {
+    let (address, url) = match server.path() {
         Some(path) => [(); 2].map(|()| format!("unix:{}", path.display())).into(),
         None => server
             .address()
@@ -154,6 +155,7 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
     args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let unix_socket = args.unix_socket.clone().map(|path| UnixSocket { path, mode: args.socket_mode });
     let listening = match &unix_socket {
+        _ if args.socket_activation => Server::listen_passed(passed_socket()?, &args.root, setup(args)?, access),
         Some(socket) => Server::listen_unix(socket, &args.root, setup(args)?, access),
         None => Server::listen(args.listen, &args.root, setup(args)?, access),
     };
@@ -164,6 +166,7 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
         error @ (Error::NoUring { .. } | Error::UnsupportedTls(_)) => {
             CliError::new(format!("--model {}", args.model), error)
         }
+        Error::Listen(source) if args.socket_activation => CliError::new("--socket-activation", source),
         Error::Listen(source) => match &args.unix_socket {
             Some(path) => CliError::new(format!("--unix-socket {}", path.display()), source),
             None => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
@@ -183,6 +186,23 @@ fn listen(args: &ServeArgs, access_log: Option<Arc<AccessLog>>) -> Result<Server
     })?;
     args.congestion_control.as_deref().map(|name| server.set_congestion_control(name)).transpose()?;
     Ok(server)
+}
+
+/// The socket that systemd has passed.
+fn passed_socket() -> Result<OwnedFd, CliError> {
+    let argument = "--socket-activation";
+    let sockets = passed_sockets::take_listening_sockets();
+    let mut sockets =
+        sockets.map_err(|error| CliError::new(argument, format!("{error}: a .socket unit needs Accept=no")))?;
+    match (sockets.pop(), sockets.len()) {
+        (Some(socket), 0) => Ok(socket),
+        (Some(_), others) => {
+            Err(CliError::new(argument, format!("{} sockets were passed: give the .socket unit one", others + 1)))
+        }
+        (None, _) => {
+            Err(CliError::new(argument, "no socket was passed: start it by a .socket unit, or systemd-socket-activate"))
+        }
+    }
 }
 
 /// The certificate and its key, if it is to serve by TLS.
