@@ -182,7 +182,7 @@ fn existing_file_is_refused_alone() {
     assert_eq!((&report["files"], &report["bytes"], &report["failed"]), (&1.into(), &20.into(), &1.into()), "{report}");
     assert_eq!(
         (&report["unsent"][0]["file"], report["stages"].as_array().unwrap().len()),
-        (&"one".into(), 10),
+        (&"one".into(), 12),
         "{report}"
     );
     let (status, text, log) = receiver.wait_output();
@@ -706,11 +706,13 @@ fn receiver_refuses_incompatible_method() {
     let dir = TestDir::new();
     dir.file("data", 100_000);
     let receiver = TestReceiver::start(&dir, &[&LISTEN_LOOPBACK[..], &["--method", "mmap"]].concat());
-    for options in [&[][..], &["--plain", "--streams", "2"]] {
+    for options in [&[][..], &["--plain", "--streams", "2"], &["--plain", "-z"]] {
         let output = send_files(&dir, &["data"], &receiver, options);
         assert_refused(
             &output,
-            &["this receiver takes the bytes of files by mmap: send with --plain, and over one stream"],
+            &[
+                "this receiver takes the bytes of files by mmap: send with --plain, over one stream and without --compress",
+            ],
         );
     }
     assert!(names(&dir.path().join("in")).is_empty());
@@ -730,6 +732,36 @@ fn receiver_refuses_incompatible_method() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
         assert!(message.contains(words), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn compressed_files_arrive_and_report_says_how_far() {
+    let dir = TestDir::new();
+    let line = "a line of a log that repeats and repeats\n";
+    fs::write(dir.path().join("log"), line.repeat(100_000)).unwrap();
+    dir.file("small", 1000);
+    let receiver = TestReceiver::start(&dir, &LISTEN_LOOPBACK);
+    let output = send_files(&dir, &["log", "small"], &receiver, &["-z=zstd:2", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let compression = &report["compression"];
+    assert_eq!(compression["level"], 2);
+    assert!(compression["ratio"].as_f64().unwrap() > 100.0, "{compression}");
+    assert!(compression["words"].as_str().unwrap().ends_with(" times (zstd, level 2)"), "{compression}");
+    for name in ["log", "small"] {
+        assert!(fs::read(dir.path().join(name)).unwrap() == fs::read(dir.path().join("in").join(name)).unwrap());
+    }
+    receiver.stop();
+    for (option, words) in [
+        ("-z=zstd:0", "give zstd, or zstd:N with a level N from 1 to 22"),
+        ("--compress=zstd:23", "give zstd, or zstd:N with a level N from 1 to 22"),
+        ("--compress=gzip", "give zstd, or zstd:N with a level N from 1 to 22"),
+    ] {
+        let output = send(&dir, &[OsStr::new("log")], "127.0.0.1:1", &[option]);
+        let message = stderr(&output);
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{option}: {message}");
+        assert!(message.contains(words), "{option}: {message}");
     }
 }
 

@@ -83,6 +83,9 @@ fn tree_goes_to_remote_directory_and_back() {
     assert!(stdout(&fetched).starts_with("moved 3 files, 18.0 MiB, in "), "{}", stdout(&fetched));
     assert_eq!(find_listing(&host.dir.path().join("here/tree")), find_listing(&tree));
     assert!(fs::read(tree.join("large")).unwrap() == fs::read(host.dir.path().join("here/large")).unwrap());
+    let compressed = host.send(&["-rz", "--json", "far:plain/tree", "compressed"]);
+    let report: Value = serde_json::from_slice(&compressed.stdout).unwrap();
+    assert_eq!((compressed.status.code(), report["compression"].is_object()), (Some(0), true), "{report}");
     let again = host.send(&["-r", "--links", "--update", "--json", "far:plain/tree", "here"]);
     let report: Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!((again.status.code(), &report["files"], &report["remote_shell"]), (Some(0), &0.into(), &true.into()));

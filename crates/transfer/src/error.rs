@@ -184,6 +184,9 @@ pub enum Error {
     /// What arrived has another digest than what was read.
     #[error("what arrived differs from what was sent (BLAKE3)")]
     DigestMismatch,
+    /// A piece that came compressed, and is not what was announced.
+    #[error("what arrived cannot be decompressed: {0}")]
+    Decompression(&'static str),
     /// A sender that would have several streams, where bytes come in order.
     #[error("this receiver takes one stream: send without --streams")]
     SingleStreamOnly,
@@ -191,7 +194,7 @@ pub enum Error {
     #[error("this receiver takes one connection: send without --connection per-file")]
     SingleConnectionOnly,
     /// A sender whose bytes cannot come by the method that the receiver was set to use.
-    #[error("this receiver takes the bytes of files by {0}: send with --plain, and over one stream")]
+    #[error("this receiver takes the bytes of files by {0}: send with --plain, over one stream and without --compress")]
     UnsupportedMethod(ReceiveMethod),
     /// A signal stopped it.
     #[error("interrupted by {0}")]
@@ -213,7 +216,8 @@ impl Error {
     pub fn is_per_file(&self) -> bool {
         let is_of_place =
             matches!(self, Self::File(_) | Self::ReservedName(_) | Self::NameCollision(_) | Self::NoSpace { .. });
-        is_of_place || matches!(self, Self::Refused(_) | Self::DigestMismatch | Self::TooManyEntries)
+        is_of_place
+            || matches!(self, Self::Refused(_) | Self::DigestMismatch | Self::Decompression(_) | Self::TooManyEntries)
     }
 
     /// A message that breaks the protocol, with as much of the reason as fits: it may quote the other side.

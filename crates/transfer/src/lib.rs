@@ -8,6 +8,8 @@
 //! to be expected ([`rate_prediction`]). Blocks of large files may come over more connections ([`session_streams`]), and each file over
 //! one of its own.
 //!
+//! Where the sender is asked to, what is sent is compressed ([`compression`]) as far as that pays.
+//!
 //! Instead of a network a remote shell can connect both ends ([`remote_shell`]), by its pipes ([`pipe_stream`]).
 //! Either end can have its socket in the kernel instead ([`device`]), whose module also reports the entry of a [`page_tables`].
 //!
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod compression;
 pub mod datapath;
 pub mod device;
 pub mod directory_tree;
@@ -64,7 +67,7 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     caller: ProgramRole { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 13,
+    version: 14,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@ use rustix::fs::Stat;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::compression::CompressionReport;
 use crate::datapath::{ReceiveMethod, SendMethod, words};
 use crate::file_name::FileName;
 use crate::link_usage::LinkUsage;
@@ -97,6 +98,22 @@ pub enum SenderMessage {
         /// Whether no more follow.
         is_all: bool,
     },
+    /// Like `Batch`, of which all content is in one frame of zstd.
+    CompressedBatch {
+        /// The files.
+        files: Vec<WholeFile>,
+        /// The digest of their content, unless nothing is verified.
+        digest: Option<Blake3Digest>,
+        /// Bytes of the frame that follows.
+        frame_bytes: u32,
+    },
+    /// Like `Block`, of which the part is in a frame of zstd.
+    CompressedBlock {
+        /// The part.
+        piece: FilePiece,
+        /// Bytes of the frame that follows.
+        frame_bytes: u32,
+    },
 }
 
 words! { "lifetime of a connection",
@@ -116,6 +133,8 @@ pub struct SessionSettings {
     pub plain: bool,
     /// Whether all goes through a remote shell, which protects it.
     pub remote_shell: bool,
+    /// Whether they may come compressed.
+    pub compressed: bool,
     /// Whether their digests are compared.
     pub verify: bool,
     /// Whether all is flushed to its device.
@@ -141,6 +160,7 @@ impl SessionSettings {
     pub const DEFAULT: Self = Self {
         plain: false,
         remote_shell: false,
+        compressed: false,
         verify: true,
         sync: false,
         update: false,
@@ -332,6 +352,8 @@ pub struct SenderReport {
     pub method: Option<SendMethod>,
     /// Which number of streams was found to be fastest, if that was compared.
     pub chosen: Option<StreamChoice>,
+    /// What compressing came to, where it was asked for.
+    pub compression: Option<CompressionReport>,
 }
 
 /// A number of streams that was compared with others.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::blocks::parts;
+use crate::compression::Decompressor;
 use crate::link_usage::{LinkMeter, LinkUsage};
 use crate::message::{Blake3Digest, FilePiece};
 use crate::progress::{MinProgress, ProgressMeter, Shortfall};
@@ -408,6 +409,40 @@ impl<S: TransferStream> SecureChannel<S> {
             }
         }
         Ok((*hasher.finalize().as_bytes(), written))
+    }
+
+    /// Like `receive_content`, of bytes that come as a frame of this many bytes. What is no such frame is passed over.
+    ///
+    /// # Errors
+    /// As [`SecureChannel::receive_data`].
+    pub(crate) fn receive_compressed(
+        &mut self,
+        (piece, frame_bytes, verify): (&FilePiece, u32, bool),
+        decompressor: &mut Decompressor,
+        mut write: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<(Blake3Digest, Result<()>)> {
+        let (mut written, mut hasher, mut offset) = (Ok(()), Hasher::new(), piece.offset);
+        let mut frame = std::mem::take(&mut decompressor.frame);
+        decompressor.begin(piece.bytes.into());
+        for (_, bytes) in parts(0..frame_bytes.into(), PART_BYTES as u64) {
+            self.receive_data(&mut frame, bytes)?;
+            let mut frame_part = &frame[..bytes];
+            while written.is_ok() {
+                match add_elapsed(&mut self.times.compress, || decompressor.next(&mut frame_part)) {
+                    Ok(None) => break,
+                    Ok(Some(content)) => {
+                        if verify {
+                            hash_timed(&mut hasher, content, &mut self.times.verify);
+                        }
+                        written = self.times.time_file(|| write(content, offset));
+                        offset += content.len() as u64;
+                    }
+                    Err(why) => written = Err(why),
+                }
+            }
+        }
+        decompressor.frame = frame;
+        Ok((*hasher.finalize().as_bytes(), written.and_then(|()| decompressor.finish())))
     }
 
     /// Has this end wait for all of this many bytes, if they are many. To be woken for each segment costs the sender more than to send

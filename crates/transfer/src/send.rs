@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_sys::net::socket_queues;
 
+use crate::compression::{CompressionLevel, PieceCompressor, SharedTotals};
 use crate::datapath::{SendMethod, SendSetup};
 use crate::message::{
     ConnectionLifetime, EntryNumber, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict,
@@ -70,6 +71,8 @@ pub struct SenderOptions {
     pub limit: Option<u64>,
     /// Files and directories that are deleted at most: if there are more, none is.
     pub max_delete: Option<u64>,
+    /// How the bytes of files are compressed, if they are.
+    pub compression: Option<CompressionLevel>,
     /// By what the bytes of large files go that are not encrypted; what is fastest, where nothing is asked for.
     pub method: Option<SendSetup>,
     /// Whether large files begin with one stream and go on with as many as are found to be fastest, and by what moments.
@@ -141,8 +144,9 @@ impl<S: TransferStream> Sender<S> {
     /// Over a channel that was opened for it, with the time of the first action.
     pub(crate) fn from_channel(
         mut channel: SecureChannel<S>,
-        (options, start): (SenderOptions, Instant),
+        (mut options, start): (SenderOptions, Instant),
     ) -> Result<Self> {
+        options.settings.compressed = options.compression.is_some();
         channel.plain = options.settings.plain;
         channel.queue(&SenderMessage::Begin(options.settings))?;
         Ok(Self {
@@ -160,7 +164,7 @@ impl<S: TransferStream> Sender<S> {
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
     pub fn send(mut self, collection: SourceList, progress: &dyn Fn(u64, Option<u64>)) -> Result<SendResult> {
-        let mut session = SendSession::new(&mut self, collection, progress);
+        let mut session = SendSession::new(&mut self, collection, progress)?;
         session.run()?;
         session.finish()
     }
@@ -221,6 +225,9 @@ struct SendSession<'a, S> {
     refused_file: Option<usize>,
     /// Whether other streams carry blocks of the file that is being sent.
     has_parallel_streams: bool,
+    /// What compresses, where that was asked for; and what all streams have compressed.
+    compressor: Option<PieceCompressor>,
+    compression_totals: SharedTotals,
     /// Bytes that need not be sent any more.
     settled_bytes: u64,
     moved: MovedFiles,
@@ -234,12 +241,14 @@ struct SendSession<'a, S> {
 }
 
 impl<'a, S: TransferStream> SendSession<'a, S> {
-    fn new(sender: &'a mut Sender<S>, collection: SourceList, progress: &'a dyn Fn(u64, Option<u64>)) -> Self {
+    fn new(sender: &'a mut Sender<S>, collection: SourceList, progress: &'a dyn Fn(u64, Option<u64>)) -> Result<Self> {
         let options = sender.options;
-        let SessionSettings { plain, verify, streams, .. } = options.settings;
+        let SessionSettings { plain, compressed, verify, streams, .. } = options.settings;
+        let compression_totals = SharedTotals::default();
+        let new_compressor = |level| PieceCompressor::new(level, &compression_totals);
         let tuning = options.stream_tuning.filter(|_| sender.extra_streams.connector.is_some());
         let total_bytes = collection.is_complete().then(|| collection.bytes());
-        Self {
+        Ok(Self {
             channels: SessionChannels::new(&mut sender.channel),
             extra_streams: std::mem::take(&mut sender.extra_streams),
             tuner: tuning.map(|window| StreamTuner::new(window, options.limit)),
@@ -251,7 +260,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             total_bytes,
             limiter: Arc::new(RateLimiter::new(options.limit)),
             // Streams that have joined read and send, and so does the first one of several.
-            methods: MethodChooser::for_sending(options.method, plain && streams == 1, verify),
+            methods: MethodChooser::for_sending(options.method, plain && streams == 1 && !compressed, verify),
             offered_count: 0,
             decided_count: 0,
             ready_files: VecDeque::new(),
@@ -259,6 +268,8 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             unacked: BTreeMap::new(),
             refused_file: None,
             has_parallel_streams: false,
+            compressor: options.compression.map(new_compressor).transpose()?,
+            compression_totals,
             settled_bytes: 0,
             moved: MovedFiles::default(),
             unsent: Vec::new(),
@@ -269,7 +280,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             started_at: sender.started_at,
             meter: sender.meter,
             collection,
-        }
+        })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -346,6 +357,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
 
     /// Waits for the next message of the receiver.
     fn receive_message(&mut self) -> Result<()> {
+        self.compressor.iter_mut().for_each(PieceCompressor::pause);
         let message = self.channels.first.receive()?;
         self.on_message(message)
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use kelvin_file::Error as FileError;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 
+use crate::compression::{Decompressor, check_frame};
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::directory_tree::MAX_DIRECTORIES;
 use crate::incoming_file::{IncomingFile, block_digests};
@@ -127,6 +128,8 @@ pub(crate) struct ReceiveSession<'a, S> {
     /// The pieces that have arrived and were not compared, in their order.
     pending_digests: VecDeque<(EntryNumber, Blake3Digest)>,
     buffer: Vec<u8>,
+    /// Once something has come compressed.
+    decompressor: Option<Decompressor>,
     verdicts: Vec<Verdict>,
     moved: MovedFiles,
     start: Instant,
@@ -161,6 +164,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             failed_files: VecDeque::new(),
             pending_digests: VecDeque::new(),
             buffer: vec![0; MAX_BATCH_BYTES as usize + TAG_BYTES],
+            decompressor: None,
             verdicts: Vec::new(),
             moved: MovedFiles::default(),
             start,
@@ -207,7 +211,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let SenderMessage::Begin(settings) = first? else { return Err(Error::ProtocolViolation("it does not begin")) };
         self.settings = settings;
         self.channels.first.plain = settings.plain;
-        let is_plain = settings.plain && settings.streams == 1;
+        let is_plain = settings.plain && settings.streams == 1 && !settings.compressed;
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
         let check =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
@@ -262,8 +266,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Has content arrive.
     fn receive_content(&mut self, message: SenderMessage) -> Result<()> {
         match message {
-            SenderMessage::Batch { files, digest } => self.receive_batch(&files, digest)?,
-            SenderMessage::Block(piece) => self.receive_block(&piece)?,
+            SenderMessage::Batch { files, digest } => self.receive_batch(&files, digest, None)?,
+            SenderMessage::CompressedBatch { files, digest, frame_bytes } => {
+                self.receive_batch(&files, digest, Some(frame_bytes))?;
+            }
+            SenderMessage::Block(piece) => self.receive_block(&piece, None)?,
+            SenderMessage::CompressedBlock { piece, frame_bytes } => self.receive_block(&piece, Some(frame_bytes))?,
             SenderMessage::Hole(piece) => return self.receive_hole(&piece),
             SenderMessage::Digests(digests) => return self.compare_digests(digests),
             _ => return Err(Error::ProtocolViolation("it neither offers nor sends anything, nor ends")),
@@ -407,15 +415,23 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
     }
 
-    /// Has the whole content of small files arrive.
-    fn receive_batch(&mut self, files: &[WholeFile], digest: Option<Blake3Digest>) -> Result<()> {
+    /// Has the whole content of small files arrive; in a frame of this many bytes, where it is compressed.
+    fn receive_batch(
+        &mut self,
+        files: &[WholeFile],
+        digest: Option<Blake3Digest>,
+        frame_bytes: Option<u32>,
+    ) -> Result<()> {
         let bytes: usize = files.iter().map(|file| file.bytes as usize).sum();
         let is_allowed = files.len() <= MAX_BATCH_FILES && bytes as u64 <= MAX_BATCH_BYTES;
         Error::ensure(is_allowed, "it sends too many files at once")?;
         let mut buffer = std::mem::take(&mut self.buffer);
-        self.channels.current().receive_data(&mut buffer, bytes)?;
+        let decompressed = match frame_bytes {
+            Some(frame_bytes) => self.decompress_batch(&mut buffer[..bytes], frame_bytes)?,
+            None => self.channels.current().receive_data(&mut buffer, bytes).map(Ok)?,
+        };
         let verify = self.settings.verify;
-        let is_valid = add_elapsed(&mut self.channels.first.times.verify, || {
+        let is_intact = add_elapsed(&mut self.channels.first.times.verify, || {
             !verify || digest == Some(*crate::wire::hash(&buffer[..bytes]).as_bytes())
         });
         let mut content = &buffer[..bytes];
@@ -423,12 +439,40 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             let file_content;
             (file_content, content) = content.split_at(file.bytes as usize);
             let wanted_file = self.wanted_files.remove(&file.file).ok_or(UNWANTED_FILE)?;
-            let written =
-                if is_valid { self.write_small(&wanted_file.entry, file_content) } else { Err(Error::DigestMismatch) };
+            let written = match decompressed {
+                Ok(()) if is_intact => self.write_small(&wanted_file.entry, file_content),
+                Err(Error::Decompression(why)) => Err(Error::Decompression(why)),
+                _ => Err(Error::DigestMismatch),
+            };
             self.queue_verdict((file.file, &wanted_file.entry), written)?;
         }
         self.buffer = buffer;
         Ok(())
+    }
+
+    /// Receives the content of small files as a frame; whether that could be decompressed.
+    fn decompress_batch(&mut self, content: &mut [u8], frame_bytes: u32) -> Result<Result<()>> {
+        let piece = FilePiece { file: 0, offset: 0, bytes: content.len() as u32, is_last: true };
+        let write = |part: &[u8], offset| {
+            content[offset as usize..][..part.len()].copy_from_slice(part);
+            Ok(())
+        };
+        // All files together have one digest.
+        Ok(self.decompress_piece((&piece, frame_bytes, false), write)?.1)
+    }
+
+    /// Receives a piece that comes as a frame of this many bytes, and writes it; its digest, and whether it was written.
+    fn decompress_piece(
+        &mut self,
+        (piece, frame_bytes, verify): (&FilePiece, u32, bool),
+        write: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<(Blake3Digest, Result<()>)> {
+        check_frame(&self.settings, piece.bytes.into(), frame_bytes)?;
+        let mut decompressor = self.decompressor.take().map_or_else(Decompressor::new, Ok)?;
+        let channel = self.channels.current();
+        let received = channel.receive_compressed((piece, frame_bytes, verify), &mut decompressor, write)?;
+        self.decompressor = Some(decompressor);
+        Ok(received)
     }
 
     fn write_small(&mut self, entry: &FileEntry, content: &[u8]) -> Result<ByteCounts> {
@@ -480,9 +524,13 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.flush_verdicts()
     }
 
-    fn receive_block(&mut self, piece: &FilePiece) -> Result<()> {
+    /// Has a part of a block arrive; in a frame of this many bytes, where it is compressed.
+    fn receive_block(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<()> {
         let is_arriving = self.begin_piece(piece)?;
-        let (digest, written) = if is_arriving { self.receive_piece(piece)? } else { self.receive_buffered(piece)? };
+        let (digest, written) = match is_arriving {
+            true => self.receive_piece(piece, frame_bytes)?,
+            false => self.receive_buffered(piece, frame_bytes)?,
+        };
         self.bytes_written += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
         if self.settings.verify {
             let is_allowed = self.pending_digests.len() < MAX_PENDING_CHECKS;
@@ -513,9 +561,10 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     /// Receives the bytes of a piece of a file that arrives and writes them; their digest, and whether they were written.
-    fn receive_piece(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
+    fn receive_piece(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<(Blake3Digest, Result<()>)> {
         let incoming = self.arriving_files.get_mut(&piece.file).map(|arriving| &mut arriving.file);
-        let skipped = incoming.filter(|file| file.is_discarded() && !self.settings.verify);
+        let is_skipped = |file: &&mut IncomingFile| file.is_discarded() && !self.settings.verify;
+        let skipped = incoming.filter(is_skipped).filter(|_| frame_bytes.is_none());
         let channel = self.channels.current();
         let (digest, mut written) = if let Some(incoming) = skipped {
             channel.skip_data(piece.bytes as usize, &mut self.buffer)?;
@@ -525,7 +574,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
             let start = Instant::now();
             let received = match &mut method.path {
-                None => self.receive_buffered(piece),
+                None => self.receive_buffered(piece, frame_bytes),
                 Some(path) => self.receive_direct(path, piece),
             };
             self.methods.record(method, piece.bytes.into(), start);
@@ -542,11 +591,20 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     /// By way of a buffer; those of a file that has failed are dropped.
-    fn receive_buffered(&mut self, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
-        let mut arriving = self.arriving_files.get_mut(&piece.file);
+    fn receive_buffered(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<(Blake3Digest, Result<()>)> {
+        let verify = self.settings.verify;
+        let Some(frame_bytes) = frame_bytes else {
+            let mut arriving = self.arriving_files.get_mut(&piece.file);
+            let write =
+                |part: &[u8], offset| arriving.as_mut().map_or(Ok(()), |arriving| arriving.file.write(part, offset));
+            return self.channels.current().receive_content((piece, verify), &mut self.buffer, write);
+        };
+        let mut arriving = self.arriving_files.remove(&piece.file);
         let write =
             |part: &[u8], offset| arriving.as_mut().map_or(Ok(()), |arriving| arriving.file.write(part, offset));
-        self.channels.current().receive_content((piece, self.settings.verify), &mut self.buffer, write)
+        let received = self.decompress_piece((piece, frame_bytes, verify), write);
+        self.arriving_files.extend(arriving.map(|arriving| (piece.file, arriving)));
+        received
     }
 
     /// By a method of its own, past the channel.
@@ -719,7 +777,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         };
         let is_predicted = self.moved.amount.moved > 0
             && self.start.elapsed() >= rate_prediction::MIN_DURATION
-            && !self.settings.remote_shell;
+            && !self.settings.remote_shell
+            && !self.settings.compressed;
         let costs = if is_predicted { self.measure_costs() } else { None };
         let since = self.last_write.elapsed().as_nanos() as u64;
         let received = ReceiverReport { since, load, costs, unwritten_bytes, method: self.methods.method() };

@@ -16,6 +16,7 @@ use kelvin_sys::lock;
 use crate::wire::cipher::TAG_BYTES;
 use crate::wire::secret::new_nonce;
 
+use crate::compression::{Decompressor, check_frame};
 use crate::incoming_file::SharedIncomingFile;
 use crate::message::{
     ConnectionLifetime, EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId,
@@ -235,11 +236,13 @@ pub(crate) struct JoinedReceiveStream {
     channel: SecureChannel<TcpStream>,
     member: SessionMember<TcpStream>,
     buffer: Vec<u8>,
+    /// Once something has come compressed.
+    decompressor: Option<Decompressor>,
 }
 
 impl JoinedReceiveStream {
     pub(crate) fn new(channel: SecureChannel<TcpStream>, member: SessionMember<TcpStream>) -> Self {
-        Self { channel, member, buffer: vec![0; PART_BYTES + TAG_BYTES] }
+        Self { channel, member, buffer: vec![0; PART_BYTES + TAG_BYTES], decompressor: None }
     }
 
     /// Has blocks arrive until the connection ends.
@@ -259,19 +262,24 @@ impl JoinedReceiveStream {
                     next => break next?,
                 }
             };
-            let SenderMessage::Block(piece) = message else { return Err(Error::ProtocolViolation(NO_BLOCK)) };
-            refusal = self.receive_block(&piece)?;
+            refusal = match message {
+                SenderMessage::Block(piece) => self.receive_block(&piece, None)?,
+                SenderMessage::CompressedBlock { piece, frame_bytes } => {
+                    self.receive_block(&piece, Some(frame_bytes))?
+                }
+                _ => return Err(Error::ProtocolViolation(NO_BLOCK)),
+            };
         }
     }
 
-    /// Has a block arrive; returns why it is not there, if it is not.
-    fn receive_block(&mut self, piece: &FilePiece) -> Result<Option<RefusalReason>> {
+    /// Has a block arrive, in a frame of this many bytes where it is compressed; returns why it is not there, if it is not.
+    fn receive_block(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<Option<RefusalReason>> {
         blocks::check_piece_length(piece)?;
         let file = self.member.shared.wait_for_split(piece.file);
         if let Some(file) = &file {
             file.claim(piece)?;
         }
-        let written = self.receive_content(piece, file.as_ref())?;
+        let written = self.receive_content((piece, frame_bytes), file.as_ref())?;
         let Some(file) = file else { return Ok(Some(RefusalReason("it is not wanted any more".into()))) };
         let reason = written.as_ref().err().map(|why| RefusalReason(why.wire_text()));
         match written {
@@ -282,7 +290,11 @@ impl JoinedReceiveStream {
     }
 
     /// Receives the bytes of a block and writes them; whether they were written, and are right.
-    fn receive_content(&mut self, piece: &FilePiece, file: Option<&SharedIncomingFile>) -> Result<Result<()>> {
+    fn receive_content(
+        &mut self,
+        (piece, frame_bytes): (&FilePiece, Option<u32>),
+        file: Option<&SharedIncomingFile>,
+    ) -> Result<Result<()>> {
         let SessionShared { settings, arrived_bytes, .. } = &*self.member.shared;
         let verify = settings.verify;
         let write = |part: &[u8], offset| {
@@ -291,7 +303,17 @@ impl JoinedReceiveStream {
             arrived_bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
             Ok(())
         };
-        let (local_digest, written) = self.channel.receive_content((piece, verify), &mut self.buffer, write)?;
+        let (local_digest, written) = match frame_bytes {
+            None => self.channel.receive_content((piece, verify), &mut self.buffer, write)?,
+            Some(frame_bytes) => {
+                check_frame(settings, piece.bytes.into(), frame_bytes)?;
+                let mut decompressor = self.decompressor.take().map_or_else(Decompressor::new, Ok)?;
+                let frame = (piece, frame_bytes, verify);
+                let received = self.channel.receive_compressed(frame, &mut decompressor, write)?;
+                self.decompressor = Some(decompressor);
+                received
+            }
+        };
         if !verify {
             return Ok(written);
         }

@@ -19,6 +19,8 @@ pub struct StageTimes {
     pub file_wait: u64,
     /// Hashing.
     pub verify: u64,
+    /// Compressing or decompressing.
+    pub compress: u64,
     /// Encrypting or decrypting.
     pub cipher: u64,
     /// Sending or receiving, waiting included.
@@ -39,6 +41,7 @@ impl StageTimes {
         self.file = self.file.saturating_add(other.file);
         self.file_wait = self.file_wait.saturating_add(other.file_wait);
         self.verify = self.verify.saturating_add(other.verify);
+        self.compress = self.compress.saturating_add(other.compress);
         self.cipher = self.cipher.saturating_add(other.cipher);
         self.connection = self.connection.saturating_add(other.connection);
         self.sync = self.sync.saturating_add(other.sync);

@@ -9,6 +9,7 @@ use kelvin_core::{Unit, units};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::compression::CompressionReport;
 use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::link_usage::LinkUsage;
 use crate::message::{ConnectionLifetime, FileEntry, ReceiverReport, SenderReport, SessionSettings, StreamChoice};
@@ -26,6 +27,9 @@ const THROTTLED_SHARE: f64 = 0.1;
 const LOSS_SHARE: f64 = 0.001;
 /// How many times the shortest round trip one takes at least where there is a queue before the link.
 const QUEUEING_FACTOR: f64 = 1.1;
+
+/// How many times as long a transfer without compression would have taken at least for that to be said.
+const MIN_COMPRESSION_GAIN: f64 = 1.05;
 
 /// The bytes of files: which were moved, and which need not be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -228,7 +232,9 @@ impl TransferSummary {
     fn link_full_share(&self) -> f64 {
         let rate = self.link_rate().unwrap_or_default();
         // Other streams may have carried some of it, which were no faster and are closed.
-        let bytes = self.sent.carried.unwrap_or_default().bytes.max(self.moved.amount.moved);
+        let saved_bytes = self.sent.compression.map_or(0, |compression| compression.saved_bytes());
+        let sent_bytes = self.moved.amount.moved.saturating_sub(saved_bytes);
+        let bytes = self.sent.carried.unwrap_or_default().bytes.max(sent_bytes);
         if rate == 0 { 0.0 } else { self.share((bytes as f64 * 1e9 / rate as f64) as u64) }
     }
 
@@ -248,9 +254,9 @@ impl TransferSummary {
 
     /// Whether its rate can be predicted from what the stages of both ends cost, and from what the link can, if that held it back.
     ///
-    /// What a remote shell and its encryption cost is not known.
+    /// What a remote shell and its encryption cost is not known, nor how far what comes next could be compressed.
     pub(crate) fn is_predictable(&self) -> bool {
-        if self.settings.remote_shell {
+        if self.settings.remote_shell || self.settings.compressed {
             return false;
         }
         match self.busiest().0 {
@@ -272,21 +278,45 @@ impl TransferSummary {
     }
 
     /// The time of all stages: of both ends, waiting for the other end included.
-    pub fn stages(&self) -> [NamedShare; 10] {
+    pub fn stages(&self) -> [NamedShare; 12] {
         let (sender, receiver) = (&self.sent.load.times, &self.received.load.times);
         [
             ("reading at the sender", sender.file),
             ("hashing at the sender", sender.verify),
+            ("compressing at the sender", sender.compress),
             ("encrypting at the sender", sender.cipher),
             ("sending at the sender", sender.connection),
             ("the limit that was set", sender.limit),
             ("receiving at the receiver", receiver.connection),
             ("decrypting at the receiver", receiver.cipher),
+            ("decompressing at the receiver", receiver.compress),
             ("hashing at the receiver", receiver.verify),
             ("writing at the receiver", receiver.file),
             ("flushing at the receiver", receiver.sync),
         ]
         .map(|(name, nanoseconds)| NamedShare { name, share: self.share(nanoseconds) })
+    }
+
+    /// How far it was compressed, if it was to be.
+    fn compression_text(&self) -> String {
+        self.sent.compression.map_or_else(String::new, |compression| format!(", {compression}"))
+    }
+
+    /// How many times as long it would have taken without compression, where both ends waited for the connection: that would have
+    /// taken as many bytes a second.
+    fn compression_gain(&self) -> Option<f64> {
+        let CompressionReport { connection_rate, .. } = self.sent.compression.filter(CompressionReport::is_smaller)?;
+        let is_connection =
+            matches!(self.busiest().0, LimitingFactor::Link | LimitingFactor::Window | LimitingFactor::RoundTrips);
+        // Of several streams each one knows its own share.
+        let rate = self.link_rate().or(connection_rate).filter(|_| self.streams == 1)?;
+        let gain = self.moved.amount.moved as f64 / rate.max(1) as f64 / seconds(self.sent.nanoseconds.max(1));
+        (is_connection && gain >= MIN_COMPRESSION_GAIN).then_some(gain)
+    }
+
+    fn compression_gain_text(&self) -> String {
+        let text = |gain: f64| format!("; sending it plain would have taken {gain:.1} times as long");
+        self.compression_gain().map_or_else(String::new, text)
     }
 
     /// What limited it, in words.
@@ -424,17 +454,17 @@ impl TransferSummary {
     /// The stage of an end that took its CPU most.
     fn busiest_stage(&self, end: TransferEnd) -> &'static str {
         let EndLoad { cpu, times, .. } = self.end_load(end);
-        let cpu_times = [times.verify, times.cipher, times.file.saturating_sub(times.file_wait)];
+        let cpu_times = [times.verify, times.compress, times.cipher, times.file.saturating_sub(times.file_wait)];
         // Waiting included, its time shows little: what is left of the CPU's is its own.
         let connection =
             cpu_times.iter().fold(*cpu, |remaining, time| remaining.saturating_sub(*time)).min(times.connection);
         let names = match end {
-            TransferEnd::Sender => ["hashing", "encrypting", "reading files", "sending"],
-            TransferEnd::Receiver => ["hashing", "decrypting", "writing files", "receiving"],
+            TransferEnd::Sender => ["hashing", "compressing", "encrypting", "reading files", "sending"],
+            TransferEnd::Receiver => ["hashing", "decompressing", "decrypting", "writing files", "receiving"],
         };
-        let [verify, cipher, file] = cpu_times;
+        let [verify, compress, cipher, file] = cpu_times;
         // The first one of several that took as long.
-        let stages = names.into_iter().zip([verify, cipher, file, connection]).rev();
+        let stages = names.into_iter().zip([verify, compress, cipher, file, connection]).rev();
         stages.max_by_key(|(_, time)| *time).map_or(names[0], |(name, _)| name)
     }
 }
@@ -468,6 +498,18 @@ struct StreamChoiceRecord {
     words: String,
 }
 
+/// How far it was compressed, for programs.
+#[derive(Serialize)]
+struct CompressionRecord {
+    #[serde(rename = "bytes_sent")]
+    sent: u64,
+    ratio: f64,
+    level: u8,
+    /// How many times as long it would have taken without.
+    gain: Option<f64>,
+    words: String,
+}
+
 /// As data, for programs.
 impl Serialize for TransferSummary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -489,6 +531,11 @@ impl Serialize for TransferSummary {
         if let Some(chosen @ StreamChoice { no_faster, .. }) = sent.chosen {
             let choice = StreamChoiceRecord { speedup: chosen.speedup(), no_faster, words: chosen.to_string() };
             record.serialize_entry("chosen", &choice)?;
+        }
+        if let Some(compression @ CompressionReport { sent, level, .. }) = sent.compression {
+            let (ratio, gain, words) = (compression.ratio(), self.compression_gain(), compression.to_string());
+            let words = format!("{words}{}", self.compression_gain_text());
+            record.serialize_entry("compression", &CompressionRecord { sent, ratio, level, gain, words })?;
         }
         record.serialize_entry("connection", settings.connection.word())?;
         record.serialize_entry("seconds_flushing", &self.flush_time().map(seconds))?;
@@ -525,12 +572,14 @@ impl fmt::Display for TransferSummary {
         }
         write!(
             out,
-            "{}, {}, {}{}; {}",
+            "{}, {}, {}{}{}; {}{}",
             self.connections_text(),
             self.protection_text(),
             if self.settings.verify { "verified" } else { "not verified" },
             self.methods_text(),
+            self.compression_text(),
             self.limit_sentence(),
+            self.compression_gain_text(),
         )?;
         if let Some(flushed) = self.flush_time() {
             write!(out, "; flushed to the target's disk in {} more", units::seconds(seconds(flushed)))?;

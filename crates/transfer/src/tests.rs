@@ -1,6 +1,7 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
 mod channel;
+mod compression;
 mod deletion;
 mod fuzz;
 mod hostile_receiver;
@@ -52,7 +53,15 @@ const DEFAULT_SETTINGS: SessionSettings = SessionSettings::DEFAULT;
 
 /// Those of a sender without limits, which leaves the rest to kelvin.
 fn sender_options(settings: SessionSettings) -> SenderOptions {
-    SenderOptions { settings, acknowledge: false, limit: None, max_delete: None, method: None, stream_tuning: None }
+    SenderOptions {
+        settings,
+        acknowledge: false,
+        limit: None,
+        max_delete: None,
+        compression: None,
+        method: None,
+        stream_tuning: None,
+    }
 }
 
 type Halves = (Sealer, Opener);

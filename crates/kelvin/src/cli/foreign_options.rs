@@ -67,7 +67,6 @@ const ADVICE: &[Advice] = &[
     advice("kelvin time", &["--export-asciidoc", "--export-orgmode"], "give -o FILE.md, or .csv or .json"),
     // rsync, scp.
     advice("kelvin send", &["-a", "--archive"], "give -r --links, and --owners and --xattrs to keep these too"),
-    advice("kelvin send", &["-z", "--compress"], "bytes are sent as they are: leave it out"),
     advice("kelvin send", &["-v", "--progress", "-q"], "progress is shown on a terminal, and a summary at the end: leave it out"),
     advice("kelvin send", &["--bwlimit", "-l"], "give --limit BYTES, such as 10MB, of a second"),
     advice("kelvin send", &["-c", "--checksum"], "digests are compared unless --no-verify is given: leave it out"),

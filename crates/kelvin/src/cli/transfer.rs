@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args};
 use kelvin_core::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
+use kelvin_transfer::compression::{CompressionLevel, LEVELS};
 use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::message::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
@@ -90,6 +91,11 @@ pub struct SendArgs {
     /// Skip files that have the same size and modification time at the receiver
     #[arg(long)]
     pub update: bool,
+    /// Compress by zstd what gets smaller: at the level, or plain, that is measured to be fastest over this connection, or at
+    /// level N, 1 to 22
+    #[arg(short = 'z', long, value_name = "zstd[:N]", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "zstd", value_parser = compression_level, conflicts_with_all = ["device", "method"])]
+    pub compress: Option<CompressionLevel>,
     /// Flush everything to the receiver's disk before files get their names
     #[arg(long)]
     pub sync: bool,
@@ -251,6 +257,18 @@ impl AutoOr<u32> {
     pub fn announced_streams(self) -> u32 {
         if let Self::Fixed(streams) = self { streams } else { 1 }
     }
+}
+
+/// How the bytes of files are compressed.
+fn compression_level(word: &str) -> Result<CompressionLevel, String> {
+    let level = match word.split_once(':') {
+        None if word == "zstd" => return Ok(CompressionLevel::Auto),
+        Some(("zstd", level)) => level.parse().ok().filter(|level| LEVELS.contains(level)),
+        _ => None,
+    };
+    let (lowest, highest) = (LEVELS.start(), LEVELS.end());
+    let level = level.ok_or_else(|| format!("give zstd, or zstd:N with a level N from {lowest} to {highest}"))?;
+    Ok(CompressionLevel::Fixed(level))
 }
 
 /// Over how many connections the blocks of large files go.

@@ -138,7 +138,7 @@ fn send_all<S: TransferStream>(
 }
 
 fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
-    let SendArgs { no_verify, sync, update, dry_run, delete, max_delete, limit, connection, .. } = *args;
+    let SendArgs { no_verify, sync, update, dry_run, delete, max_delete, limit, connection, compress, .. } = *args;
     let remote_shell = args.remote_shell.is_used();
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = match collection.is_complete() {
@@ -149,6 +149,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
         // The shell encrypts them.
         plain: args.plain || remote_shell,
         remote_shell,
+        compressed: compress.is_some(),
         verify: !no_verify,
         sync,
         update,
@@ -162,7 +163,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
     // What goes by a method that was asked for goes over one connection, as does what goes through a shell.
     let is_tuned = args.streams == AutoOr::Auto && method.is_none() && !remote_shell;
     let stream_tuning = is_tuned.then_some(TuningWindow::DEFAULT);
-    SenderOptions { settings, acknowledge: args.ack, limit, max_delete, method, stream_tuning }
+    SenderOptions { settings, acknowledge: args.ack, limit, max_delete, compression: compress, method, stream_tuning }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.

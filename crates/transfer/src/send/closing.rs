@@ -43,8 +43,10 @@ impl<S: TransferStream> SendSession<'_, S> {
         let nanoseconds = (self.started_at.elapsed().as_nanos() as u64).saturating_sub(report.since);
         let load = self.meter.finish(self.channels.first.times, source_storage(&self.collection.sources));
         let settings = self.options.settings;
+        let compression = settings.compressed.then(|| self.compression_totals.report());
         let streams = choice.map_or(settings.streams, |choice| choice.streams);
-        let sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen: choice };
+        let sent =
+            SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen: choice, compression };
         let mut summary = TransferSummary { moved: self.moved, settings, streams, sent, received: report };
         // What several threads take from each other is not known.
         let is_predictable = streams == 1 && summary.is_predictable();

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kelvin_file::{Error as FileError, may_overstate};
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
@@ -15,6 +15,7 @@ use rustix::io::retry_on_intr;
 
 use super::{SendSession, UnsentFile, WantedFile};
 use crate::blocks::{self, is_bit_set};
+use crate::compression::{COMPRESSED_PIECE_BYTES, PieceCompressor};
 use crate::datapath::{PathMethod, SendMethod, SendPath};
 use crate::message::{EntryKind, EntryNumber, FilePiece, SenderMessage, WholeFile};
 use crate::method_chooser::{self, PieceMethod};
@@ -78,12 +79,58 @@ impl<S: TransferStream> SendSession<'_, S> {
             let verify = self.options.settings.verify;
             let hash = || verify.then(|| *crate::wire::hash(&content[..filled]).as_bytes());
             let digest = add_elapsed(&mut self.channels.first.times.verify, hash);
-            self.channels.current().queue(&SenderMessage::Batch { files, digest })?;
-            self.send_bytes(&content[..filled])?;
+            let announce = |frame_bytes| match frame_bytes {
+                Some(frame_bytes) => SenderMessage::CompressedBatch { files, digest, frame_bytes },
+                None => SenderMessage::Batch { files, digest },
+            };
+            self.send_content(&content[..filled], announce)?;
         }
         self.buffer = content;
-        self.advance(filled as u64);
         Ok(())
+    }
+
+    /// Announces and sends content, as a frame where it is compressed.
+    fn send_content(&mut self, content: &[u8], announce: impl FnOnce(Option<u32>) -> SenderMessage) -> Result<()> {
+        match self.compressor.take() {
+            None => {
+                self.channels.current().queue(&announce(None))?;
+                self.send_bytes(content)?;
+                self.advance(content.len() as u64);
+                Ok(())
+            }
+            Some(mut compressor) => {
+                let sent = self.send_compressed(&mut compressor, content, announce);
+                self.compressor = Some(compressor);
+                sent
+            }
+        }
+    }
+
+    fn send_compressed(
+        &mut self,
+        compressor: &mut PieceCompressor,
+        content: &[u8],
+        announce: impl FnOnce(Option<u32>) -> SenderMessage,
+    ) -> Result<()> {
+        let frame = add_elapsed(&mut self.channels.first.times.compress, || compressor.compress(content));
+        self.channels.current().queue(&announce(frame.map(|frame| frame.len() as u32)))?;
+        let wait_before = self.connection_wait();
+        let (bytes, mut advanced) = (frame.unwrap_or(content), 0);
+        for (start, part) in blocks::parts(0..bytes.len() as u64, self.limiter.max_burst(PART_BYTES as u64)) {
+            self.send_bytes(&bytes[start as usize..][..part])?;
+            // Of a frame, each part stands for as large a part of what is in it.
+            let settled = content.len() as u64 * (start + part as u64) / bytes.len() as u64;
+            self.advance(settled - std::mem::replace(&mut advanced, settled));
+        }
+        // Of empty files nothing was sent with it.
+        self.channels.current().flush()?;
+        compressor.record_sent(Duration::from_nanos(self.connection_wait() - wait_before));
+        Ok(())
+    }
+
+    /// Nanoseconds for which what was sent has waited, for the connection or by a limit.
+    fn connection_wait(&mut self) -> u64 {
+        self.channels.first.times.limit + self.channels.current().times.connection
     }
 
     /// Reads the content of a small file, as [`read_whole`] does.
@@ -207,19 +254,50 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// Sends a piece whose bytes are these.
     fn send_block(&mut self, piece: FilePiece, content: &[u8]) -> Result<()> {
-        self.announce_block(piece)?;
+        self.count_unacked(piece.file, |amount| amount.moved += u64::from(piece.bytes));
         let mut hasher = Hasher::new();
-        self.send_part(content, &mut hasher)?;
+        if self.options.settings.verify {
+            hash_timed(&mut hasher, content, &mut self.channels.first.times.verify);
+        }
+        let announce = |frame_bytes| match frame_bytes {
+            Some(frame_bytes) => SenderMessage::CompressedBlock { piece, frame_bytes },
+            None => SenderMessage::Block(piece),
+        };
+        self.send_content(content, announce)?;
         self.send_digest(&hasher)
     }
 
     /// Sends a piece of a file.
     pub(super) fn send_piece(&mut self, outgoing: OutgoingFile<'_>, piece: FilePiece) -> Result<()> {
+        if self.compressor.is_some() {
+            return self.send_compressible_piece(outgoing, piece);
+        }
         self.announce_block(piece)?;
         match self.send_range(outgoing.file, piece.range())? {
             true => Ok(()),
             false => Err(shortened_error(outgoing.source, outgoing.file)),
         }
+    }
+
+    /// Like `send_piece`, in parts that are compressed one by one.
+    fn send_compressible_piece(&mut self, outgoing: OutgoingFile<'_>, piece: FilePiece) -> Result<()> {
+        let mut content =
+            self.compressor.as_mut().map_or_else(Vec::new, |compressor| std::mem::take(&mut compressor.content));
+        content.resize(COMPRESSED_PIECE_BYTES as usize, 0);
+        let mut sent = Ok(());
+        for (offset, bytes) in blocks::parts(piece.range(), COMPRESSED_PIECE_BYTES) {
+            let part = &mut content[..bytes];
+            let is_read = self.channels.first.times.time_file(|| outgoing.file.read_exact_at(part, offset)).is_ok();
+            sent = match is_read {
+                true => self.send_block(FilePiece { offset, bytes: bytes as u32, ..piece }, part),
+                false => Err(shortened_error(outgoing.source, outgoing.file)),
+            };
+            if sent.is_err() {
+                break;
+            }
+        }
+        self.compressor.iter_mut().for_each(|compressor| compressor.content = std::mem::take(&mut content));
+        sent
     }
 
     fn announce_block(&mut self, piece: FilePiece) -> Result<()> {

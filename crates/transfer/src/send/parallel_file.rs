@@ -17,7 +17,10 @@ use super::SendSession;
 use super::files::{OutgoingFile, read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
-use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId};
+use crate::compression::{CompressionLevel, PieceCompressor, SharedTotals};
+use crate::message::{
+    EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId, SessionSettings,
+};
 use crate::rate_limiter::RateLimiter;
 use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::wire::Hasher;
@@ -39,6 +42,8 @@ struct BlockQueue<'a> {
     last: u64,
     limiter: &'a RateLimiter,
     verify: bool,
+    /// How it is compressed, if it is.
+    compression: Option<(CompressionLevel, SharedTotals)>,
 }
 
 /// The first block that may be next, and how many there are.
@@ -151,13 +156,15 @@ impl<'scope, 'env> ParallelStreams<'scope, 'env> {
 pub(super) struct JoinedSendStream {
     channel: SecureChannel<TcpStream>,
     buffer: Vec<u8>,
+    /// Once something was to be compressed.
+    compressor: Option<PieceCompressor>,
 }
 
 impl JoinedSendStream {
     pub(super) fn join(mut channel: SecureChannel<TcpStream>, session: SessionId) -> Result<Self> {
         channel.send(&SenderMessage::Join(JoinRequest { session, file: None }))?;
         match channel.receive()? {
-            ReceiverMessage::BlockWritten(None) => Ok(Self { channel, buffer: vec![0; PART_BYTES] }),
+            ReceiverMessage::BlockWritten(None) => Ok(Self { channel, buffer: vec![0; PART_BYTES], compressor: None }),
             _ => Err(Error::ProtocolViolation("it does not say that a stream has joined")),
         }
     }
@@ -169,7 +176,16 @@ impl JoinedSendStream {
             && let Some(piece) = queue.next_block()
         {
             answers.outstanding += 1;
-            let is_whole = self.send_block(queue, &piece)?;
+            let is_whole = match &queue.compression {
+                None => self.send_block(queue, &piece)?,
+                Some((level, totals)) => {
+                    let compressor = self.compressor.take();
+                    let mut compressor = compressor.map_or_else(|| PieceCompressor::new(*level, totals), Ok)?;
+                    let is_whole = self.send_compressible_block(queue, &piece, &mut compressor)?;
+                    self.compressor = Some(compressor);
+                    is_whole
+                }
+            };
             // The one that waits for it may have given up.
             let _ = progress.send(piece.bytes.into());
             while let Some(answer) = self.channel.try_receive()? {
@@ -203,11 +219,47 @@ impl JoinedSendStream {
             queue.limiter.wait_after(part.len() as u64);
             Error::check_stop()?;
         }
+        self.send_digest(queue, &hasher)?;
+        Ok(is_whole)
+    }
+
+    /// Like `send_block`, as a frame where it gets smaller.
+    fn send_compressible_block(
+        &mut self,
+        queue: &BlockQueue<'_>,
+        piece: &FilePiece,
+        compressor: &mut PieceCompressor,
+    ) -> Result<bool> {
+        let (mut content, mut hasher) = (std::mem::take(&mut compressor.content), Hasher::new());
+        content.resize(piece.bytes as usize, 0);
+        let is_whole = read_or_zero(queue.outgoing.file, &mut content, piece.offset);
+        if queue.verify {
+            hasher.update(&content);
+        }
+        let frame = compressor.compress(&content);
+        self.channel.queue(&match frame {
+            Some(frame) => SenderMessage::CompressedBlock { piece: *piece, frame_bytes: frame.len() as u32 },
+            None => SenderMessage::Block(*piece),
+        })?;
+        let (times_before, mut limit_wait) = (self.channel.times.connection, Duration::ZERO);
+        for part in frame.unwrap_or(&content).chunks(queue.limiter.max_burst(PART_BYTES as u64) as usize) {
+            self.channel.send_data(part)?;
+            let start = Instant::now();
+            queue.limiter.wait_after(part.len() as u64);
+            limit_wait += start.elapsed();
+            Error::check_stop()?;
+        }
+        compressor.record_sent(Duration::from_nanos(self.channel.times.connection - times_before) + limit_wait);
+        compressor.content = content;
+        self.send_digest(queue, &hasher)?;
+        Ok(is_whole)
+    }
+
+    fn send_digest(&mut self, queue: &BlockQueue<'_>, hasher: &Hasher) -> Result<()> {
         if queue.verify {
             self.channel.queue(&SenderMessage::Digests(vec![*hasher.finalize().as_bytes()]))?;
         }
-        self.channel.flush()?;
-        Ok(is_whole)
+        self.channel.flush()
     }
 }
 
@@ -246,7 +298,8 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         let (limiter, verify) = (self.limiter.clone(), self.options.settings.verify);
         let next = Mutex::new(NextBlock { block: 0, remaining_blocks: (0..last).filter(is_missing).count() as u64 });
-        let queue = BlockQueue { outgoing, next, last, limiter: &limiter, verify };
+        let compression = self.options.compression.map(|level| (level, self.compression_totals.clone()));
+        let queue = BlockQueue { outgoing, next, last, limiter: &limiter, verify, compression };
         let (progress, sent_bytes) = channel();
         let is_wanted = std::thread::scope(|scope| {
             let mut team = ParallelStreams {
@@ -318,7 +371,8 @@ impl<S: TransferStream> SendSession<'_, S> {
 
     /// How much the first stream sends before others may have to begin or stop.
     fn max_piece_bytes(&self) -> u64 {
-        let min_bytes = if self.options.settings.plain { MIN_TIMED_PIECE_BYTES } else { MIN_FIRST_STREAM_BYTES };
+        let SessionSettings { plain, compressed, .. } = self.options.settings;
+        let min_bytes = if plain || compressed { MIN_TIMED_PIECE_BYTES } else { MIN_FIRST_STREAM_BYTES };
         let max_bytes = self.tuner.as_ref().and_then(StreamTuner::max_piece_bytes);
         max_bytes.map_or(BLOCK_BYTES, |max_bytes| max_bytes.clamp(min_bytes, BLOCK_BYTES))
     }

@@ -24,6 +24,7 @@ fn summary(sender: EndLoad, receiver: EndLoad) -> TransferSummary {
         expected: None,
         method: None,
         chosen: None,
+        compression: None,
     };
     TransferSummary {
         moved: MovedFiles { files: 1, small_files: 0, amount: ByteCounts::from_sent(1_000_000_000) },
@@ -110,6 +111,57 @@ fn full_and_idle_link_are_distinguished() {
         "{}",
         half.limit_sentence()
     );
+}
+
+#[test]
+fn compression_says_what_it_gained() {
+    let usage = LinkUsage { link_rate: Some(RATE), ..LinkUsage::default() };
+    let full_link = waiting_summary(970, usage);
+    // 60 MB of files in 2 s, which plain are 6 s of the link.
+    let moved = MovedFiles { amount: ByteCounts::from_sent(60_000_000), ..full_link.moved };
+    let report = CompressionReport {
+        content: 60_000_000,
+        sent: 19_400_000,
+        level: 6,
+        connection_rate: Some(1),
+        ..CompressionReport::default()
+    };
+    let with_report = |report| TransferSummary {
+        moved,
+        sent: SenderReport { compression: Some(report), ..full_link.sent },
+        ..full_link
+    };
+    let sentence = with_report(report).to_string();
+    assert!(
+        sentence.ends_with(
+            ": 30.0 MB/s, encrypted, verified, compressed 3.1 times (zstd, level 6); limited by the link, which was full 97 % of the \
+             time at 10.0 MB/s; sending it plain would have taken 3.0 times as long"
+        ),
+        "{sentence}"
+    );
+    // Of a pipe the kernel reports nothing, but the sender has waited for it.
+    let mut through_pipe = with_report(CompressionReport { connection_rate: Some(RATE / 2), ..report });
+    through_pipe.sent.carried = None;
+    assert!(
+        through_pipe.to_string().ends_with("; sending it plain would have taken 6.0 times as long"),
+        "{through_pipe}"
+    );
+    let busy = with_receiver(end_load(970, 0), with_report(report)).to_string();
+    assert!(busy.contains("compressed 3.1 times") && !busy.contains("sending it plain"), "{busy}");
+    let plain = CompressionReport { sent: 60_000_000, level: 0, ..report };
+    let too_slow = with_report(plain).to_string();
+    assert!(
+        too_slow.contains(", not compressed: the connection takes it faster than it can be compressed; "),
+        "{too_slow}"
+    );
+    let noise = CompressionReport { incompressible: 59_000_000, ..plain };
+    assert!(with_report(noise).to_string().contains(", not compressed: it does not get smaller; "));
+    let compressing = EndLoad {
+        times: StageTimes { compress: thousandths_of_transfer(600), ..StageTimes::default() },
+        ..end_load(950, 0)
+    };
+    assert!(limit_sentence(compressing, end_load(50, 0)).ends_with(", most of it compressing"));
+    assert!(limit_sentence(end_load(50, 0), compressing).ends_with(", most of it decompressing"));
 }
 
 #[test]
@@ -326,8 +378,16 @@ fn sentence_has_amount_rate_and_limit() {
 #[test]
 fn extreme_figures_are_handled() {
     let max = u64::MAX;
-    let times =
-        StageTimes { file: max, file_wait: max, verify: max, cipher: max, connection: max, sync: max, limit: max };
+    let times = StageTimes {
+        file: max,
+        file_wait: max,
+        verify: max,
+        compress: max,
+        cipher: max,
+        connection: max,
+        sync: max,
+        limit: max,
+    };
     let largest = EndLoad { times, cpu: max, ready: max, throttled: max, storage: StorageKind::Disk };
     for load in [EndLoad::default(), largest] {
         for (largest, streams) in [(None, 1), (Some(0), 1), (Some(max), 2)] {

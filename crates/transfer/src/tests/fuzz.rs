@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{
     DEFAULT_SETTINGS, HostileEnd, digest, directory, directory_destination, entry, file, names, piece, sender_options,
 };
+use crate::compression::CompressionReport;
 use crate::link_usage::LinkUsage;
 use crate::message::{
     ArrivedBytes, Attribute, DeletionFailure, EntryDecision, EntryKind, ExtraneousEntry, ExtraneousParent, FileEntry,
@@ -107,6 +108,8 @@ fn sender_messages() -> Vec<SenderMessage> {
         SenderMessage::FileConnection(file),
         SenderMessage::QueryExtraneous,
         SenderMessage::Delete { entries: vec![7, 0], is_all: true },
+        SenderMessage::CompressedBatch { files: vec![WholeFile { file, bytes: 500 }], digest, frame_bytes: 300 },
+        SenderMessage::CompressedBlock { piece: piece(file, 1 << 22, 1 << 22), frame_bytes: 1 << 20 },
         SenderMessage::End,
         SenderMessage::Finish(Box::new(SenderReport {
             nanoseconds: 5,
@@ -116,6 +119,7 @@ fn sender_messages() -> Vec<SenderMessage> {
             expected: None,
             method: None,
             chosen: Some(StreamChoice { streams: 2, thousandths: 1900, no_faster: None }),
+            compression: Some(CompressionReport { content: 9, sent: 3, ..CompressionReport::default() }),
         })),
     ]
 }
@@ -299,7 +303,12 @@ impl RandomSender<'_> {
             }
             14..=16 => hostile.send(&SenderMessage::Abandoned { file, why: "no reason".into() }),
             17 => hostile.send(&SenderMessage::Block(piece)).data(&b"hi"[..piece.bytes as usize]),
-            18..=28 => hostile.block(piece, &b"hi"[..piece.bytes as usize]),
+            18 => {
+                let frame_bytes = self.random.next_below(3) as u32;
+                let frame = hostile.send(&SenderMessage::CompressedBlock { piece, frame_bytes });
+                frame.data(&b"hi"[..frame_bytes as usize]).send(&SenderMessage::Digests(vec![digest(b"hi")]))
+            }
+            19..=28 => hostile.block(piece, &b"hi"[..piece.bytes as usize]),
             _ => hostile.batch(&[(file, b"hi")]),
         };
     }
@@ -327,7 +336,8 @@ fn any_message_order_leaves_whole_files() {
     while frame_count < case_count(SESSION_CASES) {
         let mut hostile = HostileEnd::new();
         let delete = random.next_below(2) == 0;
-        hostile.send(&SenderMessage::Begin(SessionSettings { delete, ..DEFAULT_SETTINGS }));
+        let compressed = random.next_below(2) == 0;
+        hostile.send(&SenderMessage::Begin(SessionSettings { delete, compressed, ..DEFAULT_SETTINGS }));
         let mut sender =
             RandomSender { hostile: &mut hostile, random: &mut random, offered_count: 0, files: Vec::new() };
         (0..40).for_each(|_| sender.send_next());

@@ -22,12 +22,21 @@ use crate::session::{
 };
 use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
-fn finish() -> SenderMessage {
+pub(super) fn finish() -> SenderMessage {
     SenderMessage::Finish(Box::new(SenderReport {
         nanoseconds: 1,
         failed: 0,
         load: EndLoad {
-            times: StageTimes { file: 0, file_wait: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
+            times: StageTimes {
+                file: 0,
+                file_wait: 0,
+                verify: 0,
+                compress: 0,
+                cipher: 0,
+                connection: 0,
+                sync: 0,
+                limit: 0,
+            },
             cpu: 0,
             ready: 0,
             throttled: 0,
@@ -37,6 +46,7 @@ fn finish() -> SenderMessage {
         expected: None,
         method: None,
         chosen: None,
+        compression: None,
     }))
 }
 

@@ -12,6 +12,7 @@ use super::{
     target_directory,
 };
 use crate::blocks::BLOCK_BYTES;
+use crate::compression::CompressionLevel;
 use crate::message::{MAX_SMALL_FILE, SessionSettings};
 use crate::offer_policy::OfferPolicy;
 use crate::secure_channel::{PART_BYTES, SecureChannel};
@@ -210,6 +211,11 @@ fn random_options(number: u64) -> SenderOptions {
         acknowledge: number % 4 == 3,
         limit: None,
         max_delete: None,
+        compression: match number % 5 {
+            0 => Some(CompressionLevel::Auto),
+            3 => Some(CompressionLevel::Fixed(1)),
+            _ => None,
+        },
         method: None,
         stream_tuning: None,
     }

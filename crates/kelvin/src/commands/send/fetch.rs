@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kelvin_core::text::escape_invisible;
 use kelvin_transfer::Error;
+use kelvin_transfer::compression::CompressionLevel;
 use kelvin_transfer::message::SessionSettings;
 use kelvin_transfer::receive::ReceiverOptions;
 use kelvin_transfer::remote_shell::{open_directory, receive};
@@ -108,9 +109,13 @@ fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsStr
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| OsString::from(flag));
     let numbers = [("--limit", args.limit), ("--max-delete", args.max_delete)];
     let numbers = numbers.into_iter().filter_map(|(flag, number)| Some(format!("{flag}={}", number?).into()));
+    let compression = args.compress.map(|level| match level {
+        CompressionLevel::Auto => OsString::from("--compress"),
+        CompressionLevel::Fixed(level) => format!("--compress=zstd:{level}").into(),
+    });
     let paths = sources.iter().map(|source| source.path.clone());
     let filter = filter_arguments(args)?;
-    let arguments = [OsString::from("send")].into_iter().chain(flags).chain(numbers).chain(filter);
+    let arguments = [OsString::from("send")].into_iter().chain(flags).chain(numbers).chain(compression).chain(filter);
     Ok(arguments.chain(["--".into()]).chain(paths).collect())
 }
 
