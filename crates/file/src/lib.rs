@@ -3,7 +3,7 @@
 //! A [`Target`] is a file that may be read. [`BlockRequests`] define which blocks of it in which order; an [`Engine`] is a way of
 //! reading them; an [`Observer`] sees each. [`read_job`] combines these for many threads, with the state of the page cache before
 //! and after, the device's own count of bytes, and every latency. [`mod@write_job`] does the same for a new file, and [`mod@copy`] for
-//! one that is copied to another. [`jobs`] counts what several threads, each on its own CPU, read in one window of time.
+//! one that is copied to another. [`workload`] mixes reads and writes, as [`job_file`] describes them. [`jobs`] counts what several threads, each on its own CPU, read in one window of time.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -18,6 +18,7 @@ mod engine;
 mod error;
 pub mod fast_digest;
 mod io_result;
+pub mod job_file;
 pub mod jobs;
 mod method_search;
 mod observer;
@@ -31,6 +32,7 @@ pub mod start_barrier;
 pub mod successive_halving;
 mod target;
 pub mod temporary_files;
+pub mod workload;
 pub mod write_job;
 
 pub use access::Access;

@@ -79,6 +79,14 @@ impl Target {
         self.open_as(File::options().write(true), access, flags)
     }
 
+    /// Opens it to be read and written.
+    ///
+    /// # Errors
+    /// As [`Target::open`].
+    pub(crate) fn open_to_change(&self, access: Access) -> Result<File> {
+        self.open_as(File::options().read(true).write(true), access, 0)
+    }
+
     fn open_as(&self, options: &mut OpenOptions, access: Access, flags: i32) -> Result<File> {
         if access == Access::Direct {
             self.alignment()?;

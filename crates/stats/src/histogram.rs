@@ -8,6 +8,8 @@ pub use hdr_v2::HistogramError;
 
 /// Significant decimal digits kept.
 const SIGNIFICANT_DIGITS: u8 = 3;
+/// Those of a coarse one.
+const COARSE_DIGITS: u8 = 2;
 /// Maximum time, in nanoseconds: an hour.
 const MAX_NANOSECONDS: u64 = 3_600_000_000_000;
 
@@ -30,6 +32,11 @@ impl Histogram {
         Self(Inner::new_with_bounds(1, MAX_NANOSECONDS, SIGNIFICANT_DIGITS).expect("valid bounds"))
     }
 
+    /// An empty one that counts times to 1 %, in an eighth of the memory.
+    pub fn coarse() -> Self {
+        Self(Inner::new_with_bounds(1, MAX_NANOSECONDS, COARSE_DIGITS).expect("valid bounds"))
+    }
+
     /// Counts a time, in nanoseconds; one longer than an hour counts as an hour.
     #[inline]
     pub fn record(&mut self, nanoseconds: u64) {
@@ -38,7 +45,7 @@ impl Histogram {
 
     /// Adds the counts of another one.
     pub fn merge(&mut self, other: &Self) {
-        // Both have the same bounds, so nothing is out of range.
+        // All have the same bounds, so nothing is out of range.
         self.0 += &other.0;
     }
 

@@ -6,8 +6,9 @@ pub mod socket_ring;
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
-use io_uring::{IoUring, cqueue, opcode, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::memory::{Arena, PagePolicy};
 use crate::{Error, Result};
@@ -128,6 +129,25 @@ impl FileRing {
             (IoDirection::Write, false) => opcode::Write::new(descriptor, buffer, length).offset(offset).build(),
             (IoDirection::Write, true) => opcode::WriteFixed::new(fixed, buffer, length, index).offset(offset).build(),
         };
+        self.push(entry, slot);
+    }
+
+    /// Queues a flush of the file, as fsync(2). It takes a buffer like any other request, and leaves it as it is.
+    ///
+    /// # Panics
+    /// If the buffer is in use.
+    pub fn queue_flush(&mut self, slot: usize) {
+        assert!(!self.busy[slot], "buffer {slot}");
+        let entry = match self.setup.is_registered {
+            false => opcode::Fsync::new(types::Fd(self.file.as_raw_fd())).build(),
+            true => opcode::Fsync::new(types::Fixed(0)).build(),
+        };
+        self.push(entry, slot);
+    }
+
+    /// Queues an entry for a buffer.
+    #[inline]
+    fn push(&mut self, entry: squeue::Entry, slot: usize) {
         // SAFETY: the buffer belongs to this ring and stays untouched while it is busy; the file is open as long as the
         // ring is; the queue has a place for each buffer, of which none is queued twice.
         let result = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
@@ -162,6 +182,20 @@ impl FileRing {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Like `wait` for one request, but no longer than this (IORING_FEAT_EXT_ARG, since Linux 5.11).
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; interruptions and the end of the time are not among them.
+    pub fn wait_at_most(&mut self, limit: Duration) -> Result<()> {
+        self.wait(0)?;
+        let limit = types::Timespec::from(limit);
+        let arguments = types::SubmitArgs::new().timespec(&limit);
+        match self.ring.submitter().submit_with_args(1, &arguments) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME)) => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -223,7 +257,7 @@ mod tests {
     use super::*;
     use std::io::Read;
     use std::os::unix::fs::FileExt;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     fn file(bytes: usize) -> File {
         let file = crate::mapping::memory_file().unwrap();
@@ -317,6 +351,28 @@ mod tests {
             }
         };
         assert_eq!(completion.map(|(_, result)| result.unwrap()), Some(1));
+    }
+
+    #[test]
+    fn limited_wait_ends_without_a_completion() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let Some(mut ring) = file_ring(File::from(std::os::fd::OwnedFd::from(reader)), false) else { return };
+        ring.queue(IoDirection::Read, 0, 0, 0..1);
+        ring.wait_at_most(Duration::from_millis(1)).unwrap();
+        assert!(ring.next_completion().is_none(), "the pipe is empty");
+        assert_eq!((ring.queued(), ring.in_flight()), (0, 1));
+        // The ring waits for its read, which ends with the pipe.
+        drop(writer);
+    }
+
+    #[test]
+    fn flush_is_a_request_of_its_own() {
+        for is_registered in [false, true] {
+            let Some(mut ring) = file_ring(file(512), is_registered) else { return };
+            ring.queue_flush(3);
+            ring.wait(1).unwrap();
+            assert_eq!(ring.next_completion().map(|(slot, result)| (slot, result.unwrap())), Some((3, 0)));
+        }
     }
 
     #[test]

@@ -24,6 +24,11 @@ const SUBMIT_DEPTH_DIVISOR: usize = 16;
 /// Most bytes of all buffers together.
 const MAX_BUFFER_BYTES: usize = 1 << 30;
 
+/// Requests that are submitted together at this queue depth.
+pub(crate) fn submit_batch(depth: usize) -> usize {
+    (depth / SUBMIT_DEPTH_DIVISOR).clamp(1, MAX_SUBMIT_BATCH)
+}
+
 /// A ring, and its requests in flight.
 pub(crate) struct UringEngine {
     target: Target,
@@ -86,7 +91,7 @@ impl UringEngine {
     ) -> Flow {
         let mut stamps = vec![O::Stamp::default(); self.slots.len()];
         let mut is_stopped = false;
-        let batch = (self.slots.len() / SUBMIT_DEPTH_DIVISOR).clamp(1, MAX_SUBMIT_BATCH);
+        let batch = submit_batch(self.slots.len());
         loop {
             // A free buffer gets the next request at once, also while other completions wait to be reaped. Else the device
             // would stand still until all of them are observed.
@@ -169,7 +174,7 @@ fn ring_error(error: std::io::Error) -> Error {
 }
 
 /// Why there is no ring, in words a user can act on.
-fn unsupported_error(error: &std::io::Error) -> Error {
+pub(crate) fn unsupported_error(error: &std::io::Error) -> Error {
     Error::UringUnavailable(match error.kind() {
         ErrorKind::Unsupported => "this kernel lacks it".into(),
         ErrorKind::PermissionDenied => {
