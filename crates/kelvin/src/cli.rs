@@ -54,7 +54,8 @@ pub use ab::{AbArgs, Setting, SettingKind};
 pub use compare::{CompareArgs, CompareFormat, CompareOutputArgs};
 pub use destination::{DestinationArgs, Kept};
 pub use file::{
-    AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
+    AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, JobsArgs, ReadArgs, SweepArgs,
+    WriteArgs,
 };
 pub use filter::{FilterArgs, FilterOption};
 pub use fleet::{FleetArgs, FleetCommand, FleetFormat, FleetReportArgs};

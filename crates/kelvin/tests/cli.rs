@@ -257,6 +257,7 @@ const COMMANDS: &[&[&str]] = &[
     &["file", "autosize"],
     &["file", "write"],
     &["file", "copy"],
+    &["file", "run"],
     &["digest"],
     &["runs"],
     &["runs", "list"],

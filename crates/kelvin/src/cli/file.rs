@@ -50,6 +50,9 @@ pub enum FileCommand {
     /// Copy a file by one method: rate, system calls, what limited it, and the expected rate
     #[command(after_help = help!("file-copy"))]
     Copy(CopyArgs),
+    /// Run the jobs of a job file of fio: reads and writes mixed, at random, at a rate, several at once
+    #[command(after_help = help!("file-run"))]
+    Run(JobsArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
     #[command(mut_arg("budget", |budget| budget.help(help!("file-sweep-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("file-sweep-rounds"))))]
@@ -186,6 +189,23 @@ pub struct CopyArgs {
     /// Do not time each block; saves three clock reads per block
     #[arg(long)]
     pub no_latency: bool,
+    /// How and where it is written
+    #[command(flatten)]
+    pub answer: AnswerArgs,
+}
+
+/// `kelvin file run`.
+#[derive(Debug, Args)]
+pub struct JobsArgs {
+    /// The job file
+    #[arg(value_name = "JOB.fio")]
+    pub job_file: PathBuf,
+    /// Let jobs write this existing file in place; can be repeated
+    #[arg(long, value_name = "FILE")]
+    pub overwrite: Vec<PathBuf>,
+    /// Keep the files that are made for the jobs, under their names
+    #[arg(long)]
+    pub keep: bool,
     /// How and where it is written
     #[command(flatten)]
     pub answer: AnswerArgs,

@@ -3,7 +3,10 @@
 mod cache;
 mod copy;
 mod figures;
+mod job_limit;
+mod job_report;
 mod read;
+mod run_jobs;
 mod write;
 
 use kelvin_file::{Error, recording_cost};
@@ -25,6 +28,7 @@ pub fn file(args: &FileArgs) -> CmdResult {
         FileCommand::Autosize(args) => read::autosize(args)?,
         FileCommand::Write(args) => write::write(args)?,
         FileCommand::Copy(args) => copy::copy(args)?,
+        FileCommand::Run(args) => return run_jobs::run_jobs(args),
         FileCommand::Sweep(args) => return super::run::sweep(args),
         FileCommand::Cache(args) => return cache::cache(args),
     }

@@ -1,0 +1,223 @@
+//! `kelvin file run`: the jobs of one of fio's job files.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use kelvin_core::Unit;
+use kelvin_file::device::{Device, DeviceTraffic};
+use kelvin_file::job_file::{self, MAX_FILE_BYTES};
+use kelvin_file::workload::{self, Job, JobFiles, JobResult, Permissions, PlannedJob};
+use kelvin_file::{Error, Result as FileResult};
+use kelvin_report::{text, units};
+use serde::Serialize;
+
+use super::job_report::GroupReport;
+use crate::answer::AnswerOutlet;
+use crate::cli::JobsArgs;
+use crate::cli_error::{CliError, CmdResult, Context};
+use crate::output;
+use crate::progress::show_time_progress;
+
+/// Columns of a label.
+const LABEL_WIDTH: usize = 12;
+
+/// `kelvin file run`.
+pub(super) fn run_jobs(args: &JobsArgs) -> CmdResult {
+    let outlet = AnswerOutlet::find(&args.answer)?;
+    let name = args.job_file.display().to_string();
+    let planned =
+        job_file::parse(&read_job_file(&args.job_file)?).map_err(|error| CliError::msg(format!("{name}:{error}")))?;
+    let permissions = Permissions { overwrite: args.overwrite.clone() };
+    let outcome = JobsReport::run(&planned, &permissions, args.keep);
+    let report = JobsReport { job_file: name.clone(), ..outcome.map_err(|error| to_cli_error(&name, error))? };
+    let is_sound = report.stages.iter().flat_map(|stage| &stage.groups).all(GroupReport::is_sound);
+    outlet.write(&report, |out| {
+        for (label, text) in report.lines() {
+            match label {
+                "" if text.is_empty() => writeln!(out)?,
+                label => output::write_wrapped(out, output::width(), &format!("{label:LABEL_WIDTH$}"), &text)?,
+            }
+        }
+        Ok(())
+    })?;
+    Ok(is_sound)
+}
+
+/// Why jobs could not run, in the words of the command line.
+fn to_cli_error(job_file: &str, error: Error) -> CliError {
+    match error {
+        Error::InvalidSetting { name: "overwrite", why } => CliError::msg(format!("--overwrite: {why}")),
+        Error::InvalidSetting { .. } => CliError::msg(format!("{job_file}: {error}")),
+        error => CliError::msg(error),
+    }
+}
+
+/// The text of a job file. It is read no further than it may be long.
+fn read_job_file(path: &Path) -> Result<String, CliError> {
+    let name = path.display();
+    let file = kelvin_sys::fs::open_to_read(path).context(format_args!("cannot open {name}"))?;
+    let mut content = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).context(format_args!("cannot read {name}"))?;
+    if content.len() as u64 > MAX_FILE_BYTES {
+        bail!("{name}: a job file has at most {}", units::bytes(MAX_FILE_BYTES));
+    }
+    String::from_utf8(content).map_err(|_| CliError::msg(format!("{name}: a job file is text in UTF-8")))
+}
+
+/// The report, for JSON.
+#[derive(Default, Serialize)]
+struct JobsReport {
+    job_file: String,
+    /// Files that were made for the jobs.
+    files_made: usize,
+    files_kept: bool,
+    stages: Vec<StageReport>,
+}
+
+/// Jobs that ran at once.
+#[derive(Serialize)]
+struct StageReport {
+    groups: Vec<GroupReport>,
+    /// All of them together, if they are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<GroupReport>,
+    devices: Vec<DeviceReport>,
+}
+
+/// What a device moved while jobs ran, for all its users.
+#[derive(Serialize)]
+struct DeviceReport {
+    name: String,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+impl JobsReport {
+    /// Runs stage by stage. What was made is gone afterwards, unless it is kept.
+    fn run(planned: &[PlannedJob], permissions: &Permissions, keeps_files: bool) -> FileResult<Self> {
+        let jobs: Vec<Job> = planned.iter().flat_map(PlannedJob::jobs).collect();
+        let files = JobFiles::prepare(&jobs, permissions)?;
+        let work =
+            || stages(planned).into_iter().map(|stage| StageReport::run(stage, &files)).collect::<FileResult<Vec<_>>>();
+        let stages = match expected_time(planned) {
+            Some(time) => show_time_progress(time, work)?,
+            None => work()?,
+        };
+        let files_made = files.made();
+        if keeps_files {
+            files.keep()?;
+        }
+        Ok(Self { job_file: String::new(), files_made, files_kept: keeps_files, stages })
+    }
+
+    /// The labelled lines for people; an empty one between groups.
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        for (number, stage) in (1..).zip(&self.stages) {
+            let groups = stage.groups.iter().chain(&stage.total);
+            for group in groups {
+                if !lines.is_empty() {
+                    lines.push(("", String::new()));
+                }
+                let place = if self.stages.len() > 1 { format!(" (stage {number})") } else { String::new() };
+                lines.push(("job", format!("{}{place}", text::clean(&group.name))));
+                lines.extend(group.lines());
+            }
+            for DeviceReport { name, bytes_read, bytes_written } in &stage.devices {
+                let [read, written] = [*bytes_read, *bytes_written].map(units::bytes);
+                lines.push((
+                    "device",
+                    format!("{name} read {read} and wrote {written} meanwhile, ramps included, for all its users"),
+                ));
+            }
+        }
+        let made = units::plural(self.files_made as u64, "file");
+        match (self.files_made, self.files_kept) {
+            (0, _) => {}
+            (_, true) => lines.push(("files", format!("{made} made and kept"))),
+            (_, false) => lines.push(("files", format!("{made} made, and removed; --keep keeps them"))),
+        }
+        lines
+    }
+}
+
+/// The jobs from one that waits for others to the next.
+fn stages(planned: &[PlannedJob]) -> Vec<&[PlannedJob]> {
+    let begins: Vec<usize> = (0..planned.len()).filter(|&number| number == 0 || planned[number].waits).collect();
+    let ends = begins[1..].iter().copied().chain([planned.len()]);
+    begins.iter().zip(ends).map(|(&begin, end)| &planned[begin..end]).collect()
+}
+
+/// How long all take at most, where every job has a time.
+fn expected_time(planned: &[PlannedJob]) -> Option<Duration> {
+    let job_time = |planned: &PlannedJob| Some(planned.job.ramp + planned.job.end.runtime?);
+    let stage_time = |stage: &[PlannedJob]| stage.iter().map(job_time).collect::<Option<Vec<_>>>()?.into_iter().max();
+    stages(planned).into_iter().map(stage_time).sum()
+}
+
+impl StageReport {
+    fn run(planned: &[PlannedJob], files: &JobFiles) -> FileResult<Self> {
+        let jobs: Vec<Job> = planned.iter().flat_map(PlannedJob::jobs).collect();
+        let devices: Vec<(Device, DeviceTraffic)> = files.devices(&jobs).into_iter().filter_map(with_traffic).collect();
+        let results = workload::run_stage(&jobs, files)?;
+        let devices = devices.into_iter().filter_map(|(device, before)| {
+            let moved = device.traffic().ok()?.since(before);
+            Some(DeviceReport { name: device.name, bytes_read: moved.read, bytes_written: moved.written })
+        });
+        let devices = devices.collect();
+        let total = (results.len() > 1).then(|| merged(&results)).flatten();
+        let groups = group_results(planned, results);
+        let has_several = groups.len() > 1;
+        let total = total.filter(|_| has_several).map(|result| GroupReport::of_stage(&jobs, &result));
+        Ok(Self { groups, total, devices })
+    }
+}
+
+fn with_traffic(device: Device) -> Option<(Device, DeviceTraffic)> {
+    let traffic = device.traffic().ok()?;
+    Some((device, traffic))
+}
+
+/// All results as one.
+fn merged(results: &[JobResult]) -> Option<JobResult> {
+    results.iter().cloned().reduce(|mut all, other| {
+        all.merge(other);
+        all
+    })
+}
+
+/// Results by group: each copy of a job for itself, or all copies of neighbours that are to be reported together.
+fn group_results(planned: &[PlannedJob], results: Vec<JobResult>) -> Vec<GroupReport> {
+    let mut results = results.into_iter();
+    let mut groups: Vec<(Vec<&PlannedJob>, String, JobResult)> = Vec::new();
+    for planned in planned {
+        for (copy, result) in (1..=planned.copies).zip(results.by_ref()) {
+            match groups.last_mut() {
+                Some((members, name, all))
+                    if planned.is_grouped && members.last().is_some_and(|last| last.is_grouped) =>
+                {
+                    if !members.iter().any(|member| std::ptr::eq(*member, planned)) {
+                        members.push(planned);
+                        *name = format!("{name}, {}", planned.name);
+                    }
+                    all.merge(result);
+                }
+                _ => {
+                    let is_one_of_many = planned.copies > 1 && !planned.is_grouped;
+                    let place = if is_one_of_many { format!(" {copy} of {}", planned.copies) } else { String::new() };
+                    groups.push((vec![planned], format!("{}{place}", planned.name), result));
+                }
+            }
+        }
+    }
+    groups.into_iter().map(|(members, name, result)| GroupReport::new(name, &members, &result)).collect()
+}
+
+/// The text of a figure in this unit.
+pub(super) fn figure_text(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::PerSecond => units::value_text(value, unit).replace("/s", " requests/s"),
+        unit => units::value_text(value, unit),
+    }
+}

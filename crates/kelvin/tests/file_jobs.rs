@@ -1,0 +1,117 @@
+//! `kelvin file run` on job files of fio: what they mean is done and reported, what they must not do is refused, and nothing is left.
+
+mod test_dir;
+
+use std::fs;
+
+use kelvin_testing::MissingRequirement;
+use serde_json::Value;
+use test_dir::{TestDir, assert_refused, assert_success, run_in_namespace, signal, stderr, stdout, wait_for_output};
+
+/// A job of each direction in two stages, small enough to take no time.
+const JOB_FILE: &str = "[global]\nsize=256k\nbs=4k\n[mixed]\nrw=randrw\nrwmixread=75\nnumjobs=2\ngroup_reporting\n\
+                        [log]\nrw=write\nfilename=log\nfsync=8\nend_fsync=1\n[check]\nstonewall\nrw=write\nverify=crc32c\nloops=2\n";
+
+fn dir_with(job_file: &str) -> TestDir {
+    let dir = TestDir::new();
+    fs::write(dir.path().join("job.fio"), job_file).unwrap();
+    dir
+}
+
+#[test]
+fn jobs_of_a_file_are_run_and_their_files_removed() {
+    let dir = dir_with(JOB_FILE);
+    let report = dir.json(&["file", "run", "job.fio"]);
+    let [first, second] = report["stages"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    let [mixed, log] = first["groups"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    let requests = |group: &Value, direction: &str| group[direction]["requests"].as_u64().unwrap_or(0);
+    assert_eq!((&mixed["name"], &mixed["threads"]), (&"mixed".into(), &2.into()));
+    assert_eq!(requests(mixed, "read") + requests(mixed, "write"), 128);
+    // Of 128 requests 96 are reads, with a deviation of 4.9.
+    assert!((72..120).contains(&requests(mixed, "read")), "{mixed}");
+    assert_eq!((requests(log, "write"), &log["flush"]["count"]), (64, &8.into()));
+    assert!(log["flush"]["end"].as_u64().unwrap() > 0);
+    assert_eq!(first["total"]["threads"], 3);
+    let check = &second["groups"][0];
+    assert_eq!((&check["verification"]["blocks"], &check["verification"]["mismatches"]), (&64.into(), &0.into()));
+    for group in [mixed, log, check] {
+        assert!(group["limit"]["text"].as_str().unwrap().len() > 10, "{group}");
+        assert!(group["write"]["latency"]["p50"]["value"].as_f64().unwrap() > 0.0, "{group}");
+    }
+    assert_eq!((&report["files_made"], &report["files_kept"]), (&4.into(), &false.into()));
+    assert_eq!(dir.names(), ["job.fio"]);
+}
+
+#[test]
+fn kept_files_are_read_again_and_written_only_if_named() {
+    let dir = dir_with("[a]\nrw=randwrite\nfilename=data\nsize=64k\nverify=md5\n");
+    let text = dir.stdout_of(&["file", "run", "job.fio", "--keep"]);
+    assert!(text.contains("1 file made and kept") && text.contains("16 blocks, all as written"), "{text}");
+    assert_eq!(fs::metadata(dir.path().join("data")).unwrap().len(), 65536);
+    assert_refused(&dir.run(&["file", "run", "job.fio"]), &["data", "--overwrite data"]);
+    assert_refused(&dir.run(&["file", "run", "job.fio", "--overwrite", "other"]), &["--overwrite", "other"]);
+    assert_success(&dir.run(&["file", "run", "job.fio", "--overwrite", "data"]));
+    fs::write(dir.path().join("read.fio"), "[b]\nrw=read\nfilename=data\nverify=md5\n").unwrap();
+    assert_success(&dir.run(&["file", "run", "read.fio"]));
+    let mut content = fs::read(dir.path().join("data")).unwrap();
+    content[3 * 4096 + 200] ^= 1;
+    fs::write(dir.path().join("data"), content).unwrap();
+    let output = dir.run(&["file", "run", "read.fio"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("1 of 16 blocks MISMATCH: offset 12288: the digest is"), "{}", stdout(&output));
+}
+
+#[test]
+fn unknown_options_are_refused_with_file_and_line() {
+    for (job_file, words) in [
+        ("[a]\nrw=read\nzonemode=zbd\n", &["job.fio:3: kelvin file run does not know 'zonemode'; it knows: "][..]),
+        ("[a]\nsize=1m\nioengine=mmap\n", &["job.fio:3: ioengine=mmap: it is one of"]),
+        ("[a]\nrw=read\n", &["a.0.0 does not exist: a size is needed"]),
+        ("[a]\nrw=read\nfilename=job.fio\n", &["job.fio has no block of 4096 bytes"]),
+        ("[a]\nrw=read\nfilename=.\n", &["a directory"]),
+        ("[a]\ndirect=1\nbs=1000\nsize=1m\n", &["bs"]),
+        ("\u{feff}[a]\n", &["job.fio:1: "]),
+    ] {
+        let dir = dir_with(job_file);
+        let output = dir.run(&["file", "run", "job.fio"]);
+        if stderr(&output).contains("past the page cache:") {
+            MissingRequirement::from_message(stderr(&output)).report_skip("blocks that direct requests cannot have");
+            continue;
+        }
+        assert_refused(&output, words);
+        assert_eq!(dir.names(), ["job.fio"]);
+    }
+    let dir = dir_with("");
+    fs::write(dir.path().join("job.fio"), [0xff, 0xfe]).unwrap();
+    assert_refused(&dir.run(&["file", "run", "job.fio"]), &["job.fio: a job file is text in UTF-8"]);
+    fs::File::create(dir.path().join("job.fio")).unwrap().set_len(2 << 20).unwrap();
+    assert_refused(&dir.run(&["file", "run", "job.fio"]), &["a job file has at most 1 MiB"]);
+    assert_refused(&dir.run(&["file", "run", "none.fio"]), &["cannot open none.fio"]);
+}
+
+#[test]
+fn interrupt_leaves_no_file() {
+    let dir = dir_with("[a]\nrw=randrw\nsize=1m\nruntime=600\ntime_based\nnumjobs=2\nrate_iops=50\n");
+    let arguments = ["file", "run", "job.fio"];
+    let child = dir.start(&arguments);
+    assert!(test_dir::is_met_within(test_dir::HANG_TIMEOUT, || dir.names().len() == 3), "{:?}", dir.names());
+    signal(&child, "INT");
+    let output = wait_for_output(child, &arguments);
+    assert_refused(&output, &["interrupted by SIGINT"]);
+    assert_eq!(dir.names(), ["job.fio"]);
+}
+
+#[test]
+fn full_file_system_is_refused_and_left_empty() {
+    let dir = dir_with("[a]\nrw=randrw\nsize=3m\ndirectory=small\n[b]\nrw=write\nsize=3m\ndirectory=small\n");
+    fs::create_dir(dir.path().join("small")).unwrap();
+    let output = run_in_namespace(
+        &dir,
+        "mount -t tmpfs -o size=4M none small || exit 9; \"$0\" file run job.fio; echo $?; ls -A small",
+    );
+    if output.status.code() == Some(9) {
+        return MissingRequirement::from_message(stderr(&output)).report_skip("a full file system");
+    }
+    assert_eq!(stdout(&output), "2\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("small/b.0.0 cannot have 3145728 bytes"), "{}", stderr(&output));
+}
