@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use kelvin_sys::block_device;
 use kelvin_sys::direct_io::{self, DirectIoSupport};
 use kelvin_sys::uring::IoDirection;
 
@@ -19,6 +20,8 @@ pub struct Target {
     bytes: u64,
     /// Device and inode: what is opened later must be the same file.
     identity: (u64, u64),
+    /// The device that its bytes are on: that of its file system, or itself.
+    device: u64,
     /// Time of the last change, in seconds and nanoseconds.
     modified: (i64, i64),
 }
@@ -33,14 +36,33 @@ impl Target {
         if let Some(kind) = special_kind(&metadata) {
             return Err(Error::NotRegular { path: path.to_owned(), kind });
         }
-        let target = Self {
-            path: path.to_owned(),
-            bytes: metadata.len(),
-            identity: (metadata.dev(), metadata.ino()),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        };
+        let target = Self::new(path, metadata.len(), (&metadata, metadata.dev()));
         target.open(Access::Buffered)?;
         Ok(target)
+    }
+
+    /// Finds a block device; `None` if it is something else.
+    ///
+    /// # Errors
+    /// A path that does not exist, or may not be read.
+    pub(crate) fn find_device(path: &Path) -> Result<Option<Self>> {
+        let metadata = std::fs::metadata(path).map_err(|error| Error::call("find", path, error))?;
+        if !metadata.file_type().is_block_device() {
+            return Ok(None);
+        }
+        let target = Self::new(path, 0, (&metadata, metadata.rdev()));
+        let bytes = block_device::size(&target.open(Access::Buffered)?);
+        Ok(Some(Self { bytes: bytes.map_err(|error| Error::call("find the size of", path, error))?, ..target }))
+    }
+
+    fn new(path: &Path, bytes: u64, (metadata, device): (&Metadata, u64)) -> Self {
+        Self {
+            path: path.to_owned(),
+            bytes,
+            identity: (metadata.dev(), metadata.ino()),
+            device,
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
     }
 
     /// Where it is.
@@ -58,9 +80,9 @@ impl Target {
         (metadata.dev(), metadata.ino()) == self.identity
     }
 
-    /// The number of the device that its file system is on.
+    /// The number of the device that its file system is on, or of the device that it is.
     pub fn device(&self) -> u64 {
-        self.identity.0
+        self.device
     }
 
     /// Opens it to be read.

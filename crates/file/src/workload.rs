@@ -5,6 +5,7 @@
 
 mod backend;
 mod block_sizes;
+mod claimed_device;
 mod figures;
 mod job_files;
 mod job_thread;

@@ -49,7 +49,10 @@ fn kept_files_are_read_again_and_written_only_if_named() {
     assert!(text.contains("1 file made and kept") && text.contains("16 blocks, all as written"), "{text}");
     assert_eq!(fs::metadata(dir.path().join("data")).unwrap().len(), 65536);
     assert_refused(&dir.run(&["file", "run", "job.fio"]), &["data", "--overwrite data"]);
-    assert_refused(&dir.run(&["file", "run", "job.fio", "--overwrite", "other"]), &["--overwrite", "other"]);
+    assert_refused(
+        &dir.run(&["file", "run", "job.fio", "--overwrite", "other"]),
+        &["--overwrite: no job writes other"],
+    );
     assert_success(&dir.run(&["file", "run", "job.fio", "--overwrite", "data"]));
     fs::write(dir.path().join("read.fio"), "[b]\nrw=read\nfilename=data\nverify=md5\n").unwrap();
     assert_success(&dir.run(&["file", "run", "read.fio"]));
@@ -114,4 +117,61 @@ fn full_file_system_is_refused_and_left_empty() {
     }
     assert_eq!(stdout(&output), "2\n", "{}", stderr(&output));
     assert!(stderr(&output).contains("small/b.0.0 cannot have 3145728 bytes"), "{}", stderr(&output));
+}
+
+/// A loop device over a file of this size; detached when dropped.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    /// `None`, with the reason printed, where there is none.
+    fn over(dir: &TestDir, bytes: u64) -> Option<Self> {
+        fs::File::create(dir.path().join("image")).unwrap().set_len(bytes).unwrap();
+        let output = dir.command("losetup", &["--find", "--show", "image"]).output().unwrap();
+        if !output.status.success() {
+            MissingRequirement::privilege(stderr(&output)).report_skip("jobs on a block device");
+            return None;
+        }
+        Some(Self(stdout(&output).trim().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn device_is_written_only_if_named_and_unused() {
+    let dir = dir_with("");
+    let Some(LoopDevice(device)) = &LoopDevice::over(&dir, 16 << 20) else { return };
+    let job = |options: &str| {
+        fs::write(dir.path().join("job.fio"), format!("[a]\nfilename={device}\nsize=2m\noffset=1m\n{options}")).unwrap()
+    };
+    job("rw=randread\ndirect=1\n");
+    let report = dir.json(&["file", "run", "job.fio"]);
+    assert_eq!(report["stages"][0]["groups"][0]["read"]["requests"], 512);
+    assert_eq!(format!("/dev/{}", report["stages"][0]["devices"][0]["name"].as_str().unwrap()), *device);
+    assert_refused(&dir.run(&["file", "run", "job.fio", "--destroy", device]), &["--destroy: no job writes", device]);
+    job("rw=write\nverify=xxhash\ndirect=1\n");
+    let refusals = [&[][..], &["--overwrite", device], &["--destroy", "/dev/null"]];
+    let words =
+        ["is written only with --destroy", "is written only with --destroy", "--destroy: no job writes /dev/null"];
+    for (options, word) in refusals.into_iter().zip(words) {
+        assert_refused(&dir.run(&[&["file", "run", "job.fio"], options].concat()), &[word]);
+    }
+    assert_eq!(fs::read(dir.path().join("image")).unwrap(), vec![0; 16 << 20], "nothing was written");
+    let report = dir.json(&["file", "run", "job.fio", "--destroy", device, "--trim"]);
+    assert_eq!(report["stages"][0]["groups"][0]["verification"]["blocks"], 512);
+    let content = fs::read(dir.path().join("image")).unwrap();
+    assert!(content[..1 << 20].iter().chain(&content[3 << 20..]).all(|&byte| byte == 0), "only its part was written");
+    let script = format!(
+        "mkfs.ext4 -q {device} && mkdir at && mount {device} at || exit 9; \"$0\" file run job.fio --destroy {device}; echo $?; umount at"
+    );
+    let output = run_in_namespace(&dir, &script);
+    if output.status.code() == Some(9) {
+        return MissingRequirement::from_message(stderr(&output)).report_skip("a device that is mounted");
+    }
+    assert_eq!(stdout(&output), "2\n");
+    assert!(stderr(&output).contains("is in use: it is mounted at"), "{}", stderr(&output));
 }

@@ -4,6 +4,7 @@
 //! a thin safe wrapper of a system call that reports its errors.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod block_device;
 pub mod c_library;
 pub mod cache_line;
 pub mod child;

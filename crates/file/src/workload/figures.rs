@@ -195,3 +195,24 @@ impl JobResult {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_follow_from_parts_and_hold_the_figure() {
+        // The mean of 1 to 5 has a standard error of sqrt(0.5), and t of 4 degrees of freedom is 2.776.
+        let estimate = Estimate::of_mean(3.0, &[3.0, 1.0, 5.0, 2.0, 4.0]);
+        let (low, high) = estimate.interval.unwrap();
+        assert!((low - (3.0 - 2.776 * 0.5_f64.sqrt())).abs() < 1e-3 && (high - 4.963).abs() < 1e-3, "{low} {high}");
+        // A stall moves the mean, and not the median.
+        let parts = [10.0, 11.0, 10.0, 11.0, 10.0, 11.0, 10.0, 1000.0];
+        assert!(
+            Estimate::of_median(10.5, &parts).interval.unwrap().1
+                < Estimate::of_mean(134.0, &parts).interval.unwrap().1
+        );
+        assert_eq!(Estimate::of_median(99.0, &[1.0; 8]).interval, Some((1.0, 99.0)));
+        assert_eq!(Estimate::of_mean(3.0, &[3.0, 1.0, 5.0]).interval, None);
+    }
+}

@@ -1,4 +1,5 @@
-//! The files of jobs. Those that exist are read, and written only where the user named them. Others are made under a temporary name.
+//! The files of jobs. Those that exist, and devices, are read, and written only where the user named them. Others are made under a
+//! temporary name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Job;
+use super::claimed_device::ClaimedDevice;
 use crate::access::Access;
 use crate::atomic_file::{AtomicFile, PinnedPath};
 use crate::device::Device;
@@ -24,6 +26,29 @@ const LAYOUT_CHUNK: usize = 1 << 20;
 pub struct Permissions {
     /// Existing files that may be written in place.
     pub overwrite: Vec<PathBuf>,
+    /// Block devices whose content may be destroyed.
+    pub destroy: Vec<PathBuf>,
+    /// Whether the parts of these that jobs work on are discarded before.
+    pub trim: bool,
+}
+
+impl Permissions {
+    /// That each path is that of a file which jobs write.
+    fn check_used(&self, demands: &BTreeMap<PathBuf, Demand>) -> Result<()> {
+        for (option, paths) in [("overwrite", &self.overwrite), ("destroy", &self.destroy)] {
+            for path in paths {
+                if !demands.get(&place(path)?).is_some_and(|demand| demand.writes) {
+                    return Err(Error::setting(option, format!("no job writes {}", path.display())));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is among these, by whichever name.
+    fn names(paths: &[PathBuf], wanted: &Path) -> bool {
+        paths.iter().any(|path| place(path).is_ok_and(|place| place == wanted))
+    }
 }
 
 /// The files of jobs. Dropped, those that were made are gone.
@@ -35,6 +60,8 @@ struct JobFile {
     target: Target,
     /// One that was made.
     made: Option<AtomicFile>,
+    /// A device that is written. Nobody else can use it meanwhile.
+    claim: Option<ClaimedDevice>,
 }
 
 /// What all jobs together want of a file.
@@ -63,18 +90,24 @@ impl JobFiles {
                 None => drop(demands.insert(place, demand)),
             }
         }
-        let overwrite: Vec<PathBuf> = permissions.overwrite.iter().map(|path| place(path)).collect::<Result<_>>()?;
-        if let Some((path, _)) =
-            permissions.overwrite.iter().zip(&overwrite).find(|(_, place)| !demands.contains_key(*place))
-        {
-            return Err(Error::setting("overwrite", format!("no job has the file {}", path.display())));
+        permissions.check_used(&demands)?;
+        let open = |(place, demand): (PathBuf, Demand)| Ok((place.clone(), demand.open(&place, permissions)?));
+        let files = Self(demands.into_iter().map(open).collect::<Result<_>>()?);
+        if permissions.trim {
+            files.discard_regions(jobs)?;
         }
-        let mut files = BTreeMap::new();
-        for (place, demand) in demands {
-            let may_overwrite = overwrite.contains(&place);
-            files.insert(place, demand.open(may_overwrite)?);
+        Ok(files)
+    }
+
+    /// Discards the parts of devices that jobs work on.
+    fn discard_regions(&self, jobs: &[Job]) -> Result<()> {
+        for job in jobs {
+            let claim = self.0.get(&place(&job.file)?).and_then(|file| file.claim.as_ref());
+            if let Some(claim) = claim {
+                claim.discard(self.region(job)?)?;
+            }
         }
-        Ok(Self(files))
+        Ok(())
     }
 
     /// Where the file of a job is, however it is written.
@@ -151,15 +184,9 @@ impl Demand {
         self.writes |= other.writes;
     }
 
-    fn open(&self, may_overwrite: bool) -> Result<JobFile> {
+    fn open(&self, place: &Path, permissions: &Permissions) -> Result<JobFile> {
         if self.path.try_exists().map_err(|error| Error::call("find", &self.path, error))? {
-            if self.writes && !may_overwrite {
-                let why = format!("exists, and is written only with --overwrite {}", self.path.display());
-                return Err(Error::unusable(&self.path, why));
-            }
-            let target = Target::find(&self.path)?;
-            target.check_end()?;
-            return Ok(JobFile { target, made: None });
+            return self.open_existing(place, permissions);
         }
         let Some(bytes) = self.bytes else {
             return Err(Error::unusable(&self.path, "does not exist: a size is needed to make it"));
@@ -168,7 +195,28 @@ impl Demand {
         file.check_size(bytes)?;
         file.check_free_space(bytes, true)?;
         self.lay_out(file.file(), bytes).map_err(|error| error.with_path(&self.path))?;
-        Ok(JobFile { target: file.target()?, made: Some(file) })
+        Ok(JobFile { target: file.target()?, made: Some(file), claim: None })
+    }
+
+    /// A file or a device that is there. It is written only where the user named it for that.
+    fn open_existing(&self, place: &Path, permissions: &Permissions) -> Result<JobFile> {
+        let refused = |what: &str, option: &str| {
+            let why = format!("{what}, and is written only with --{option} {}", self.path.display());
+            Err(Error::unusable(&self.path, why))
+        };
+        if let Some(target) = Target::find_device(&self.path)? {
+            if self.writes && !Permissions::names(&permissions.destroy, place) {
+                return refused("is a block device", "destroy");
+            }
+            let claim = self.writes.then(|| ClaimedDevice::claim(&target)).transpose()?;
+            return Ok(JobFile { target, made: None, claim });
+        }
+        if self.writes && !Permissions::names(&permissions.overwrite, place) {
+            return refused("exists", "overwrite");
+        }
+        let target = Target::find(&self.path)?;
+        target.check_end()?;
+        Ok(JobFile { target, made: None, claim: None })
     }
 
     /// Gives a new file its bytes.

@@ -163,11 +163,11 @@ fn existing_files_are_written_only_if_named() {
     let error = JobFiles::prepare(&jobs, &Permissions::default()).unwrap_err().to_string();
     assert!(error.contains("is written only with --overwrite"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 64 * 4096]);
-    let other = Permissions { overwrite: vec![directory.path().join("other")] };
-    assert!(JobFiles::prepare(&jobs, &other).unwrap_err().to_string().contains("no job has the file"));
+    let other = Permissions { overwrite: vec![directory.path().join("other")], ..Permissions::default() };
+    assert!(JobFiles::prepare(&jobs, &other).unwrap_err().to_string().contains("no job writes"));
     // By another name of the same directory.
     let named = directory.path().join(".").join("file");
-    let files = JobFiles::prepare(&jobs, &Permissions { overwrite: vec![named] }).unwrap();
+    let files = JobFiles::prepare(&jobs, &Permissions { overwrite: vec![named], ..Permissions::default() }).unwrap();
     run_stage(&jobs, &files).unwrap();
     drop(files);
     let content = std::fs::read(&path).unwrap();
@@ -240,6 +240,4 @@ fn ramp_does_not_count_and_time_ends_the_job() {
     assert!((0.06 - 1e-9..0.0600001).contains(&result.seconds()), "{}", result.seconds());
     let rate = result.requests_per_second(IoDirection::Read);
     assert_eq!(rate.value, result.total().requests as f64 / result.seconds());
-    let (low, high) = rate.interval.unwrap();
-    assert!(low <= rate.value && rate.value <= high);
 }

@@ -203,6 +203,14 @@ pub struct JobsArgs {
     /// Let jobs write this existing file in place; can be repeated
     #[arg(long, value_name = "FILE")]
     pub overwrite: Vec<PathBuf>,
+    /// Let jobs write this block device, whose content is lost; can be repeated
+    ///
+    /// The path must be that of the job. A device that is mounted, or a part of RAID, LVM or swap, is refused.
+    #[arg(long, value_name = "DEVICE")]
+    pub destroy: Vec<PathBuf>,
+    /// With --destroy: discard the parts of the devices that jobs work on, before the first job
+    #[arg(long, requires = "destroy")]
+    pub trim: bool,
     /// Keep the files that are made for the jobs, under their names
     #[arg(long)]
     pub keep: bool,

@@ -28,7 +28,7 @@ pub(super) fn run_jobs(args: &JobsArgs) -> CmdResult {
     let name = args.job_file.display().to_string();
     let planned =
         job_file::parse(&read_job_file(&args.job_file)?).map_err(|error| CliError::msg(format!("{name}:{error}")))?;
-    let permissions = Permissions { overwrite: args.overwrite.clone() };
+    let permissions = Permissions { overwrite: args.overwrite.clone(), destroy: args.destroy.clone(), trim: args.trim };
     let outcome = JobsReport::run(&planned, &permissions, args.keep);
     let report = JobsReport { job_file: name.clone(), ..outcome.map_err(|error| to_cli_error(&name, error))? };
     let is_sound = report.stages.iter().flat_map(|stage| &stage.groups).all(GroupReport::is_sound);
@@ -47,7 +47,7 @@ pub(super) fn run_jobs(args: &JobsArgs) -> CmdResult {
 /// Why jobs could not run, in the words of the command line.
 fn to_cli_error(job_file: &str, error: Error) -> CliError {
     match error {
-        Error::InvalidSetting { name: "overwrite", why } => CliError::msg(format!("--overwrite: {why}")),
+        Error::InvalidSetting { name: "overwrite" | "destroy", .. } => CliError::msg(format!("--{error}")),
         Error::InvalidSetting { .. } => CliError::msg(format!("{job_file}: {error}")),
         error => CliError::msg(error),
     }
