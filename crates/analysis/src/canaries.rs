@@ -1,5 +1,6 @@
 //! Canaries over a run: the steady state of each, how far from it is disturbed, and which batches were.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use crate::prelude::*;
@@ -369,7 +370,7 @@ impl DisturbedBatches {
 fn canary_points(run: &Run) -> BTreeMap<Canary, Vec<CanaryReading>> {
     let mut points: BTreeMap<Canary, Vec<CanaryReading>> = BTreeMap::new();
     let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
-    rounds.sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds));
+    rounds.indirect_sort_by(|a, b| a.start_seconds.total_cmp(&b.start_seconds));
     for round in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
@@ -429,8 +430,8 @@ fn lowest_median_highest(points: &mut [CanaryReading]) -> Vec<CanaryReading> {
     if points.len() < 3 {
         return points.to_vec();
     }
-    points.sort_by(|a, b| a.nanoseconds.total_cmp(&b.nanoseconds));
+    points.indirect_sort_by(|a, b| a.nanoseconds.total_cmp(&b.nanoseconds));
     let mut thinned = vec![points[0], points[points.len() / 2], points[points.len() - 1]];
-    thinned.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    thinned.indirect_sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     thinned
 }

@@ -4,6 +4,7 @@
 //! cancels. Of a cause counts as much as all its mechanisms show. Rates do not add up; their reciprocals, the times of a million
 //! bytes, do.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use kelvin_core::units::{Scale, metric_at, quantity, scale_for};
@@ -365,7 +366,7 @@ impl<'e> ExperimentData<'e> {
         let shown_causes = causes.iter().filter(|cause| cause.verdict == CauseVerdict::Shown);
         let mut shown_shares: Vec<(Name, AmountShare)> =
             shown_causes.filter_map(|cause| Some((cause.id, cause.share?))).collect();
-        shown_shares.sort_by(|a, b| b.1.amount.value.total_cmp(&a.1.amount.value));
+        shown_shares.indirect_sort_by(|a, b| b.1.amount.value.total_cmp(&a.1.amount.value));
         let rest = median_of(&self.amounts_under(&self.shown_controls()));
         let rest = rest.map_or_else(
             || {

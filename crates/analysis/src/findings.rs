@@ -9,6 +9,7 @@ mod network;
 mod run_state;
 mod warnings;
 
+use kelvin_core::IndirectSort;
 use std::cmp::Reverse;
 
 use kelvin_core::units::metric_at;
@@ -41,7 +42,7 @@ pub(crate) fn findings(evidence: &Evidence<'_>, analysis: &Analysis) -> Vec<Find
         .chain(gaps::prediction_gaps(run, analysis))
         .chain(warnings::warnings(analysis));
     let mut findings: Vec<Finding> = state_findings.chain(figure_findings).collect();
-    findings.sort_by_key(|finding| Reverse(finding.importance));
+    findings.indirect_sort_by_key(|finding| Reverse(finding.importance));
     findings
 }
 

@@ -1,5 +1,6 @@
 //! The figures of a machine over its runs: where they change for good, what else changed there, and which of it is news.
 
+use kelvin_core::IndirectSort;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::thread::Builder;
@@ -124,7 +125,7 @@ impl HistoryInput {
             })
             .collect();
         // The sort is stable: within one place series stay in the order of their ids.
-        series.sort_by(|a, b| sort_key(a).partial_cmp(&sort_key(b)).unwrap_or(std::cmp::Ordering::Equal));
+        series.indirect_sort_by(|a, b| sort_key(a).partial_cmp(&sort_key(b)).unwrap_or(std::cmp::Ordering::Equal));
         let run = |(run, frequency): (&HistoryInputRun, Option<f64>)| HistoryRun {
             id: run.id.clone(),
             started: run.started.clone(),
@@ -232,7 +233,7 @@ fn significant_changes(
         chance(course.p_value);
     }
     changes.retain(|change| change.p_value.is_significant(FALSE_DISCOVERY_RATE));
-    changes.sort_by_key(|change| change.run);
+    changes.indirect_sort_by_key(|change| change.run);
     changes
 }
 

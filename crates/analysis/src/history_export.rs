@@ -1,5 +1,6 @@
 //! What later runs of a machine learn from a run: its headlines, and what its rounds took.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use crate::canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN};
@@ -31,7 +32,7 @@ pub fn round_costs(run: &Run) -> Vec<RoundCost> {
     for (position, measurement) in run.measurements.iter().enumerate() {
         rounds.extend(measurement.rounds.iter().map(|round| (position, round)));
     }
-    rounds.sort_by(|a, b| a.1.start_seconds.total_cmp(&b.1.start_seconds));
+    rounds.indirect_sort_by(|a, b| a.1.start_seconds.total_cmp(&b.1.start_seconds));
     let mut costs: BTreeMap<usize, (Option<f64>, Vec<f64>)> = BTreeMap::new();
     for (place, &(position, round)) in rounds.iter().enumerate() {
         let (Some(timing), RoundOutcome::Measured(_)) = (round.timing, &round.outcome) else { continue };

@@ -7,6 +7,7 @@
 //! not buy a level. A step of less than [`MIN_LEVEL_STEP`] is none: the second-level TLB adds up to half to a cache's
 //! latency, while one level of cache to the next is a factor of two or more.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
 use kelvin_core::units::bytes as bytes_text;
 
@@ -99,7 +100,7 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
         .filter(|point| point.is_known || point.upper <= point.latency * MIN_LEVEL_STEP)
         .filter(|point| point.bytes > 0 && point.latency > 0.0)
         .collect();
-    points.sort_by_key(|point| point.bytes);
+    points.indirect_sort_by_key(|point| point.bytes);
     points.dedup_by_key(|point| point.bytes);
     if points.len() < MIN_CURVE_POINTS {
         return None;

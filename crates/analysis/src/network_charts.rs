@@ -1,6 +1,7 @@
 //! What the charts of the network have besides its figures: the rates of streams if their bytes alone cost time, and their calls none;
 //! and single operations that a user waits for, whose distributions are shown together.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::net::*;
 
 use crate::prelude::*;
@@ -44,7 +45,7 @@ fn byte_cost(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
     };
     let metric_results = results.iter().filter(|result| result.metric.id == metric.id);
     let mut points: Vec<(u64, f64, f64)> = metric_results.filter_map(ends).collect();
-    points.sort_by_key(|&(message, ..)| message);
+    points.indirect_sort_by_key(|&(message, ..)| message);
     let [.., (small, small_lower, small_upper), (large, large_lower, large_upper)] = points[..] else { return None };
     let bytes = (large - small) as f64;
     let (low, high) = ((large_lower - small_upper) / bytes, (large_upper - small_lower) / bytes);

@@ -7,6 +7,7 @@ mod stand_outs;
 
 pub(crate) use ladder::{LadderRung, ladder_rungs};
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeSet;
 
 use crate::prelude::*;
@@ -50,7 +51,7 @@ fn cautions(analysis: &Analysis) -> Vec<String> {
 /// in a known direction is no reason to act.
 fn remedies(hazards: &[Hazard]) -> Vec<Remedy> {
     let mut relevant: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.severity >= Severity::Warning).collect();
-    relevant.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    relevant.indirect_sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let mut remedies: Vec<Remedy> = Vec::new();
     for hazard in relevant {
         let Some(command) = &hazard.remedy else { continue };

@@ -1,5 +1,6 @@
 //! Measured against predicted: the ratio, the verdict, and the hazards that touch a figure with a gap.
 
+use kelvin_core::IndirectSort;
 use std::cmp::Reverse;
 
 use crate::prelude::*;
@@ -20,7 +21,7 @@ pub(crate) fn compare_with_prediction(run: &Run, result: &mut MetricResult) {
         let mut hazards: Vec<&Hazard> = matching.collect();
         // A hazard of everything, such as a busy machine, explains less than one of this metric alone: samples that other work
         // disturbed are excluded already.
-        hazards.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
+        hazards.indirect_sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
         result.explained_by = hazards.into_iter().map(|hazard| hazard.id).collect();
     }
 }

@@ -1,5 +1,6 @@
 //! The overhead of the rounds of units, and which units fit into a given time: the most important first, each with all its rounds or not at all.
 
+use kelvin_core::IndirectSort;
 use std::time::Duration;
 
 /// A unit that would take more than this share of the budget comes after all that do not, or one would keep out ten.
@@ -27,7 +28,7 @@ impl UnitCost {
 /// not keep out those that come later and fit with the others.
 pub(crate) fn over_budget(costs: &[UnitCost], mut remaining: f64, budget: f64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..costs.len()).filter(|&unit| costs[unit].remaining > 0.0).collect();
-    order.sort_by_key(|&unit| costs[unit].budget_order(budget));
+    order.indirect_sort_by_key(|&unit| costs[unit].budget_order(budget));
     let mut excluded_units = Vec::new();
     for unit in order {
         if costs[unit].remaining <= remaining {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kelvin_core::CaseStatus;
+use kelvin_core::{CaseStatus, IndirectSort};
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random, median};
 
 use crate::budget_fit::{ExpectedCost, UnitCost, as_nanoseconds, over_budget};
@@ -538,7 +538,7 @@ impl Schedule {
         }
         self.order_pass(&mut pass);
         // Passes are taken from their end.
-        pass.sort_by_key(|&unit| self.units[unit].task.spans_run);
+        pass.indirect_sort_by_key(|&unit| self.units[unit].task.spans_run);
         self.pass = pass;
         self.passes += 1;
     }
@@ -562,7 +562,7 @@ impl Schedule {
         if self.passes < PRIORITY_PASSES && may_exceed_budget {
             // What turns out to have no room should not have taken time already.
             let costs = self.unit_costs();
-            pass.sort_by_key(|&unit| std::cmp::Reverse(costs[unit].budget_order(self.max_budget())));
+            pass.indirect_sort_by_key(|&unit| std::cmp::Reverse(costs[unit].budget_order(self.max_budget())));
             return;
         }
         // Random order, of blocks and within them.
@@ -573,7 +573,7 @@ impl Schedule {
         order.dedup();
         if order.len() > 1 {
             self.random.shuffle(&mut order);
-            pass.sort_by_key(|&unit| order.iter().position(|&candidate| block(unit) == candidate));
+            pass.indirect_sort_by_key(|&unit| order.iter().position(|&candidate| block(unit) == candidate));
         }
     }
 
@@ -658,7 +658,7 @@ impl Schedule {
     fn sorted_by_figure(&self, figure: impl Fn(usize) -> Option<f64>) -> Vec<(f64, usize)> {
         let mut units: Vec<(f64, usize)> =
             self.repeatable_units().filter_map(|unit| Some((figure(unit)?, unit))).collect();
-        units.sort_by(|first, second| first.0.total_cmp(&second.0));
+        units.indirect_sort_by(|first, second| first.0.total_cmp(&second.0));
         units
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse, analyse_with_library, keep_headlines};
-use kelvin_core::{Metric, RUN_FORMAT, Run, RunHeader, RunStatus};
+use kelvin_core::{IndirectSort, Metric, RUN_FORMAT, Run, RunHeader, RunStatus};
 use kelvin_harness::{RunObserver, clock_source, supervise};
 use kelvin_store::{HistoryFilter, Store, without_password};
 
@@ -145,7 +145,7 @@ fn run_header(plan: &RunPlan, store: Option<&Store>) -> Result<RunHeader, CliErr
     let planned = plan.schedule.cases.measurements();
     let mut hazards = kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch));
     hazards.extend(plan.neighbours.clone());
-    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    hazards.indirect_sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     // An id sorts by time.
     let milliseconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     plan.redaction.redact_header(RunHeader {

@@ -1,5 +1,6 @@
 //! What the name of a study chooses.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeSet;
 
 use kelvin_core::catalogue::load::THROUGHPUT;
@@ -101,7 +102,7 @@ fn nearest_names<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> V
         !is_other || distance <= 1 + name.len() / 4
     };
     let mut nearest: Vec<&str> = candidates.filter(is_near).collect::<BTreeSet<&str>>().into_iter().collect();
-    nearest.sort_by_key(|candidate| distance(candidate));
+    nearest.indirect_sort_by_key(|candidate| distance(candidate));
     nearest.truncate(3);
     nearest
 }

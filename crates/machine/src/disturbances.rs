@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kelvin_core::{Hazard, Severity, cpu_ranges};
+use kelvin_core::{Hazard, IndirectSort, Severity, cpu_ranges};
 
 use crate::limits::ProcessCgroups;
 use kelvin_sys::procfs::{CpuStat, CpuThrottling};
@@ -60,7 +60,7 @@ impl DisturbanceMonitor {
         .flatten()
         .collect();
         hazards.extend((0..PRESSURE_RULES.len()).filter_map(|index| interval.pressure(index)));
-        hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+        hazards.indirect_sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
         hazards
     }
 }

@@ -1,5 +1,6 @@
 //! The maximum size of the file cache: its bounds, each with its derivation.
 
+use kelvin_core::IndirectSort;
 use std::path::Path;
 
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub fn file_cache(root: &Path) -> Result<FileCache, String> {
     let mut bounds = vec![machine_bound(&text)?];
     bounds.extend(cgroup_bounds(root));
     // Stable: of two equal bounds the machine's comes first.
-    bounds.sort_by_key(|bound| bound.bytes);
+    bounds.indirect_sort_by_key(|bound| bound.bytes);
     Ok(FileCache { current_bytes: file_page_bytes(&text), bounds })
 }
 

@@ -7,7 +7,7 @@ mod settings;
 
 use std::path::Path;
 
-use kelvin_core::{Hazard, Machine, Name, Severity};
+use kelvin_core::{Hazard, IndirectSort, Machine, Name, Severity};
 use kelvin_sys::procfs::CpuStat;
 
 use crate::counters::cpu_stat;
@@ -25,7 +25,7 @@ pub use processor::{busy_siblings, siblings_not_sampled};
 pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
     let context = HazardContext::new(root, machine, scratch);
     let mut hazards: Vec<Hazard> = RULES.iter().filter_map(|rule| rule(&context)).collect();
-    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    hazards.indirect_sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     hazards
 }
 

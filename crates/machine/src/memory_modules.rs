@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_core::{Fact, ModuleGroup};
+use kelvin_core::{Fact, IndirectSort, ModuleGroup};
 
 use crate::edac::Edac;
 use crate::root::{absolute_name, fact_of};
@@ -128,7 +128,7 @@ fn groups_of(modules: impl Iterator<Item = (u64, Option<u32>)>) -> Vec<ModuleGro
         transfers_per_second: alike[0].1.map(|rate| f64::from(rate) * 1e6),
     };
     let mut groups: Vec<ModuleGroup> = modules.chunk_by(PartialEq::eq).map(group).collect();
-    groups.sort_by_key(|group| Reverse(group.count));
+    groups.indirect_sort_by_key(|group| Reverse(group.count));
     groups
 }
 

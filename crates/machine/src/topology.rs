@@ -6,7 +6,7 @@ mod core_kinds;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kelvin_core::{CoreLocation, Fact, NumaNode, Topology, cpu_ranges};
+use kelvin_core::{CoreLocation, Fact, IndirectSort, NumaNode, Topology, cpu_ranges};
 
 use self::caches::cache_instances;
 use self::core_kinds::core_kinds;
@@ -252,7 +252,7 @@ fn cores(locations: &[CpuLocation]) -> Vec<CoreLocation> {
         cores.entry((&location.threads, location.core_id)).or_insert_with(new).cpus.push(location.cpu);
     }
     let mut cores: Vec<CoreLocation> = cores.into_values().collect();
-    cores.sort_by_key(|core| core.cpus[0]);
+    cores.indirect_sort_by_key(|core| core.cpus[0]);
     cores
 }
 

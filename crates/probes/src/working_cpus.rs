@@ -1,5 +1,6 @@
 //! The CPUs of experiments on several at once: how many, and which.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use kelvin_harness::Effort;
@@ -42,7 +43,7 @@ pub(crate) fn spread_over_cores(measured_cpu: u32, allowed: &[u32], place_of: im
         })
         .collect();
     // Stable: where all is the same, in the order of the numbers.
-    ranked.sort_by_key(|&(rank, _)| rank);
+    ranked.indirect_sort_by_key(|&(rank, _)| rank);
     ranked.into_iter().map(|(_, cpu)| cpu).collect()
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn neighbours_together(measured_cpu: u32, allowed: &[u32], place_of: 
             ((is_apart, socket, place.node, place.cache, thread), cpu)
         })
         .collect();
-    ranked.sort_by(|(rank, _), (other, _)| rank.cmp(other));
+    ranked.indirect_sort_by(|(rank, _), (other, _)| rank.cmp(other));
     ranked.into_iter().map(|(_, cpu)| cpu).collect()
 }
 

@@ -7,6 +7,7 @@ mod markdown;
 mod openmetrics;
 mod terminal;
 
+use kelvin_core::IndirectSort;
 use kelvin_core::units::{brief_value, metric_at, p_value, percent};
 use kelvin_fleet::{FactAssociation, FleetGroup, FleetReport, SeriesDistribution};
 use schemars::Schema;
@@ -98,7 +99,7 @@ fn series_name(series: &SeriesDistribution) -> String {
 /// The series that hosts differ most in.
 fn widest_series(group: &FleetGroup, count: usize) -> Vec<&SeriesDistribution> {
     let mut series: Vec<&SeriesDistribution> = group.series.iter().collect();
-    series.sort_by(|a, b| b.between_hosts.total_cmp(&a.between_hosts));
+    series.indirect_sort_by(|a, b| b.between_hosts.total_cmp(&a.between_hosts));
     series.truncate(count);
     series
 }

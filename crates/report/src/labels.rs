@@ -9,9 +9,9 @@ use kelvin_core::catalogue::mem::{MemoryCpus, MemoryNodes};
 use kelvin_core::catalogue::net::StreamDirection;
 use kelvin_core::catalogue::os::{KernelService, TaskKind};
 use kelvin_core::{
-    Axis, Better, Canary, Case, ClockKind, Hazard, HeadlineSamples, Metric, MissingFigures, MissingReason,
-    OverviewFigure, PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunHeader, RunStatus, Unit,
-    UsualRange,
+    Axis, Better, Canary, Case, ClockKind, Hazard, HeadlineSamples, IndirectSort, Metric, MissingFigures,
+    MissingReason, OverviewFigure, PredictedRange, PredictionBasis, PredictionVerdict, RateRow, Run, RunHeader,
+    RunStatus, Unit, UsualRange,
 };
 use kelvin_stats::min_max;
 
@@ -330,7 +330,7 @@ pub fn missing_figure(missing: &MissingFigures) -> String {
 /// The hazards of a run, the most severe first.
 pub(crate) fn hazards(run: &Run) -> Vec<&Hazard> {
     let mut hazards: Vec<&Hazard> = run.header.hazards.iter().collect();
-    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    hazards.indirect_sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     hazards
 }
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use kelvin_analysis::{GrowthEnd, MetricResult, RivalResult};
 use kelvin_core::catalogue::cpu::CORE_KIND;
 use kelvin_core::catalogue::mem::{FROM_CPU, TO_CPU};
-use kelvin_core::{Axis, AxisScale, CacheDomain, Case, CoreKind, Metric, Name, SharedLevel, Topology, Value};
+use kelvin_core::{
+    Axis, AxisScale, CacheDomain, Case, CoreKind, IndirectSort, Metric, Name, SharedLevel, Topology, Value,
+};
 use kelvin_stats::median;
 
 use crate::text::grouped;
@@ -211,7 +213,7 @@ impl<'a> Matrix<'a> {
         let cell =
             |&result: &&'a MetricResult| Some(MatrixCell { row: index(0, result)?, column: index(1, result)?, result });
         let mut cells: Vec<MatrixCell<'a>> = results.iter().filter_map(cell).collect();
-        cells.sort_by_key(|cell| (cell.row, cell.column));
+        cells.indirect_sort_by_key(|cell| (cell.row, cell.column));
         let [rows, columns] = sides.map(|(axis, values)| {
             let names = values.into_iter().map(|value| units::axis_value(value, axis.scale)).collect();
             MatrixAxis { axis, names }
@@ -263,7 +265,7 @@ fn pair_values(axes: [Axis; 2], results: &[&MetricResult], topology: &Topology) 
         let cpus: Vec<u64> = topology.cache_domains().iter().flat_map(CacheDomain::cpus).map(u64::from).collect();
         let place = |value: &Value| cpus.iter().position(|&cpu| *value == Value::Integer(cpu));
         // Those whose place is not known come last.
-        values.sort_by_key(|value| place(value).unwrap_or(cpus.len()));
+        values.indirect_sort_by_key(|value| place(value).unwrap_or(cpus.len()));
     }
     values
 }
@@ -386,7 +388,7 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     // Comparisons with rivals have their own table.
     let results = report.analysis.results.iter().filter(|result| !RivalResult::is_rival_metric(result));
     let mut areas = grouped(results.map(|result| (result.metric.area(), result)));
-    areas.sort_by_key(|(area, _)| labels::area(area).0);
+    areas.indirect_sort_by_key(|(area, _)| labels::area(area).0);
     let topology = &report.run.header.machine.topology;
     let core_kinds = topology.core_kinds.get().map_or(&[][..], Vec::as_slice);
     let section = |(area, results): (&'static str, Vec<&'a MetricResult>)| Section {
@@ -447,7 +449,7 @@ fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult], growth_ends: &'a [Gr
     // A case without the axis (a variant that has no size) makes this a list of rows.
     let points: Vec<_> = results.iter().map(point).collect::<Option<_>>()?;
     let line = |(fixed, mut points): (Case, Vec<(u64, &'a MetricResult)>)| {
-        points.sort_by_key(|(position, _)| *position);
+        points.indirect_sort_by_key(|(position, _)| *position);
         let is_of_line = |end: &&GrowthEnd| end.metric == metric.id && end.axis == axis.name && end.fixed == fixed;
         let growth_end = growth_ends.iter().find(is_of_line);
         CurveSeries { label: units::case(metric, &fixed), growth_end, fixed, points }

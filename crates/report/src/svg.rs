@@ -6,6 +6,7 @@ pub(crate) mod ladder;
 pub(crate) mod path;
 pub(crate) mod waterfall;
 
+use kelvin_core::IndirectSort;
 use serde::Serialize;
 
 use crate::escape::{HtmlPiece, Markup, html};
@@ -311,7 +312,7 @@ const MARK_NAME_HEIGHT: f64 = 14.0;
 /// to its left stands higher.
 fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
     let mut marks: Vec<&Mark> = picture.marks.iter().collect();
-    marks.sort_by(|a, b| a.at.total_cmp(&b.at));
+    marks.indirect_sort_by(|a, b| a.at.total_cmp(&b.at));
     let mut row_ends: Vec<f64> = Vec::new();
     let row = |mark: &&Mark| {
         let (x, width) = (picture.x_of(mark.at), text_width(&mark.label));

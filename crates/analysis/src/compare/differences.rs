@@ -1,5 +1,6 @@
 //! What differs between two sides besides their figures: machine, kernel, mitigations, settings, methods.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use crate::prelude::*;
@@ -47,7 +48,7 @@ pub(super) fn differences_between(sides: &[SideFacts; 2], log_slowdowns: [Option
     // Of a published machine little is known: only facts that both sides state are compared.
     let is_external = sides.iter().any(|side| side.is_external);
     let mut keys = each_once(sides.iter().flat_map(|side| &side.texts).map(|(key, _)| key));
-    keys.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|name| name == group));
+    keys.indirect_sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|name| name == group));
     let difference = |key: &FactKey| {
         let [base, other] =
             sides.each_ref().map(|side| Some(&side.texts.iter().find(|(fact_key, _)| fact_key == key)?.1));

@@ -1,5 +1,6 @@
 //! The verdicts of all figures of a report together: false ones are controlled over all of them.
 
+use kelvin_core::IndirectSort;
 use std::cmp::Reverse;
 
 use crate::prelude::*;
@@ -57,7 +58,7 @@ pub(super) fn judge_together(figures: Vec<PendingFigure>, threshold: f64) -> Vec
         })
         .collect();
     // The sort is stable: within one place figures stay in the order in which they were measured.
-    figures.sort_by(|a, b| sort_key(a).partial_cmp(&sort_key(b)).unwrap_or(std::cmp::Ordering::Equal));
+    figures.indirect_sort_by(|a, b| sort_key(a).partial_cmp(&sort_key(b)).unwrap_or(std::cmp::Ordering::Equal));
     figures
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::explanation::{cause_share, share_interval};
 use crate::levels::smaller_cache_level;
 use crate::wording;
+use kelvin_core::IndirectSort;
 
 /// What is worse than predicted before what is better, and of each first what lies furthest outside its range in units of that range's
 /// uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that order detects more than the ratio alone:
@@ -11,7 +12,7 @@ use crate::wording;
 pub(super) fn prediction_gaps(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     let gaps = requested_results(analysis).filter_map(|result| Some((gap_distance(result)?, result)));
     let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
-    gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    gaps.indirect_sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
     let mut metrics = Vec::new();
     gaps.retain(|(_, result)| {
         let is_new = !metrics.contains(&result.metric.id);

@@ -1,6 +1,7 @@
 //! The state of machine and run: clock, end, hazards, neighbours on the core, frequency, quietness.
 
 use super::*;
+use kelvin_core::IndirectSort;
 
 pub(super) fn changed_clock(run: &Run) -> Option<Finding> {
     let clock = &run.header.clock;
@@ -36,7 +37,7 @@ fn hazards(run: &Run, is_busy: bool) -> Vec<&Hazard> {
     let place = |hazard: &&Hazard| BUSY_HAZARDS.iter().position(|busy| hazard.id == **busy);
     let serious_hazards = run.header.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
     let mut hazards: Vec<&Hazard> = serious_hazards.filter(|hazard| place(hazard).is_some() == is_busy).collect();
-    hazards.sort_by_key(place);
+    hazards.indirect_sort_by_key(place);
     hazards
 }
 

@@ -11,6 +11,7 @@ mod network;
 mod scaling;
 mod worst_time;
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use kelvin_core::units::{scale_for, trimmed_decimal};
@@ -115,7 +116,7 @@ impl StandOutContext<'_> {
 pub(super) fn stand_outs(evidence: &Evidence<'_>, analysis: &Analysis, rungs: &[LadderRung]) -> Vec<StandOut> {
     let context = StandOutContext { evidence, analysis, rungs, rates: rates::named_rates(analysis) };
     let mut answers: Vec<StandOutAnswer> = STAND_OUT_RULES.iter().filter_map(|answer| answer(&context)).collect();
-    answers.sort_by(|a, b| a.weight.cmp(&b.weight).then(b.stand_out.factor.total_cmp(&a.stand_out.factor)));
+    answers.indirect_sort_by(|a, b| a.weight.cmp(&b.weight).then(b.stand_out.factor.total_cmp(&a.stand_out.factor)));
     answers.truncate(MAX_STAND_OUTS);
     answers.into_iter().map(|answer| answer.stand_out).collect()
 }
@@ -129,7 +130,7 @@ fn middle_of_each<'a, D: Ord>(
         by_distance.entry(distance).or_default().push(rounds);
     }
     by_distance.into_iter().map(|(distance, mut figures)| {
-        figures.sort_by(|a, b| a.measured_value().value.total_cmp(&b.measured_value().value));
+        figures.indirect_sort_by(|a, b| a.measured_value().value.total_cmp(&b.measured_value().value));
         (distance, figures[(figures.len() - 1) / 2])
     })
 }

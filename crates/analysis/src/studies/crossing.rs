@@ -1,5 +1,6 @@
 //! Several lines or cases of one metric: where two lines cross, and which of several cases is the best.
 
+use kelvin_core::IndirectSort;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -51,7 +52,7 @@ pub(crate) fn lines<'e, 'r>(cases: &'e [RoundHeadlines<'r>], axis: Axis) -> Vec<
         let new = || MetricLine { fixed: fixed.clone(), points: Vec::new() };
         find_or_push(&mut lines, |line| line.fixed == fixed, new).points.push((position, rounds));
     }
-    lines.iter_mut().for_each(|line| line.points.sort_by_key(|(position, _)| *position));
+    lines.iter_mut().for_each(|line| line.points.indirect_sort_by_key(|(position, _)| *position));
     lines
 }
 
@@ -135,7 +136,7 @@ impl BestOf {
     /// `None` without another that can be compared. `is_lower_better`, and rounds that are not positive do not count.
     pub fn find(question: BestQuestion, mut contenders: Vec<Contender<'_>>, is_lower_better: bool) -> Option<Self> {
         contenders.retain(|contender| contender.rounds.iter().all(|&value| value > 0.0));
-        contenders.sort_by(|a, b| {
+        contenders.indirect_sort_by(|a, b| {
             let order = median(a.rounds).total_cmp(&median(b.rounds));
             if is_lower_better { order } else { order.reverse() }
         });

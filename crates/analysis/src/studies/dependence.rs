@@ -5,6 +5,7 @@
 //! points are certainly within a margin of it (an intersection-union test; R. L. Berger, "Multiparameter Hypothesis Testing and
 //! Acceptance Sampling", 1982), and does not where one certainly is not. A slope alone would miss a bump between the ends.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::{PROCESS_FORK_RSS, RESIDENT};
@@ -32,7 +33,7 @@ impl<'e, 'r> TimeDependence<'e, 'r> {
     ) -> Option<Self> {
         let mut points: Vec<&RoundHeadlines<'r>> =
             points.filter(|point| axis.number_in(point.case).is_some() && point.values.len() > 1).collect();
-        points.sort_by_key(|point| axis.number_in(point.case));
+        points.indirect_sort_by_key(|point| axis.number_in(point.case));
         let positions: Vec<u64> = points.iter().filter_map(|point| axis.number_in(point.case)).collect();
         let is_requested = points.iter().any(|point| !point.only_input);
         let is_positive = points.iter().all(|point| point.are_positive());

@@ -1,5 +1,6 @@
 //! Files: whether a cache below the kernel answers, and which block size and queue depth are enough.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::file::*;
 
 use crate::prelude::*;
@@ -98,7 +99,7 @@ impl FileCurve {
             self.axis.number_in(point.case).is_some() && self.fixed.is_none_or(|fixed| fixed.is_in_case(point.case))
         };
         let mut points: Vec<&RoundHeadlines<'_>> = evidence.all_cases(self.metric).iter().filter(is_of_curve).collect();
-        points.sort_by_key(|point| self.axis.number_in(point.case));
+        points.indirect_sort_by_key(|point| self.axis.number_in(point.case));
         let best = points.iter().max_by(|a, b| a.headline().total_cmp(&b.headline()));
         let Some(&best) = best.filter(|_| points.len() >= MIN_KNEE_POINTS) else { return Default::default() };
         let is_enough = |point: &&RoundHeadlines<'_>| point.headline() >= SUFFICIENT_RATE_SHARE * best.headline();

@@ -1,6 +1,7 @@
 //! The network between two processes of a machine: the cost of each call, the message size from which bytes cost more than
 //! calls, and what more streams, one CPU and other send methods gain.
 
+use kelvin_core::IndirectSort;
 use std::cmp::Ordering;
 
 use kelvin_core::catalogue::net::*;
@@ -197,7 +198,7 @@ fn rates_by_message<'a, 'r>(
     let mut points: Vec<&RoundHeadlines<'r>> =
         rates.iter().filter(|rate| is_at(rate.case) && rate.are_positive()).collect();
     points.retain(|point| MESSAGE.number_in(point.case).is_some());
-    points.sort_by_key(|point| MESSAGE.number_in(point.case));
+    points.indirect_sort_by_key(|point| MESSAGE.number_in(point.case));
     points
 }
 

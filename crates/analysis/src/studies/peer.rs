@@ -1,6 +1,7 @@
 //! The network to another host: its rate and whether link or hosts limit it, the gain of more streams, the cost of a program
 //! over its kernel, losses, and how long a message waits behind a stream.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::net::*;
 
 use super::crossing::{MetricLine, lines};
@@ -224,7 +225,7 @@ fn paced_loss(evidence: &Evidence<'_>) -> Vec<StatedConclusion> {
     let rates = evidence.all_cases(&PEER_OFFERED_LOST).iter();
     let mut rates: Vec<&RoundHeadlines<'_>> =
         rates.filter(|lost| OFFERED_RATE.number_in(lost.case).is_some()).collect();
-    rates.sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
+    rates.indirect_sort_by_key(|lost| OFFERED_RATE.number_in(lost.case));
     let loss_conclusion = |lost: &RoundHeadlines<'_>| {
         let figure = evidence.rounds_at(&PEER_OFFERED_SENT, lost.case)?.metric_value();
         let (question, side, limit) = (ShareQuestion::PacedDatagramsLost, Estimate::is_below, MIN_LOST_SHARE);

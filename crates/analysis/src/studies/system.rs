@@ -1,5 +1,6 @@
 //! What the operating system adds: a system call compared with a function call, a process with a thread, also when one is woken.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::catalogue::mem::PageSize;
 use kelvin_core::catalogue::os::*;
@@ -46,7 +47,7 @@ pub(crate) fn system(evidence: &Evidence<'_>) -> Option<Study> {
     });
     // Those with most memory first.
     let mut fork_rounds: Vec<&RoundHeadlines<'_>> = evidence.all_cases(&PROCESS_FORK_RSS).iter().collect();
-    fork_rounds.sort_by_key(|fork| {
+    fork_rounds.indirect_sort_by_key(|fork| {
         (PageSize::of(fork.case) != Some(PageSize::Base), u64::MAX - RESIDENT.number_in(fork.case).unwrap_or(0))
     });
     let large_forks = fork_rounds.into_iter().filter_map(|large_process| {

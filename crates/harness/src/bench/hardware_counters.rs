@@ -1,6 +1,6 @@
 //! What the processor counts while operations are repeated, apart from their timing: reading the counters takes longer than the clock.
 
-use kelvin_core::{CountedOperations, HardwareEvent};
+use kelvin_core::{CountedOperations, HardwareEvent, IndirectSort};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::perf_event::{CounterGroup, EventCode};
 
@@ -87,7 +87,7 @@ struct Window {
 fn median_window(mut windows: Vec<Window>) -> Option<Window> {
     let rate =
         |window: &Window| window.counts.first().map_or(0.0, |&(_, count)| count as f64 / window.operations as f64);
-    windows.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
+    windows.indirect_sort_by(|one, other| rate(one).total_cmp(&rate(other)));
     let middle = windows.len() / 2;
     windows.into_iter().nth(middle)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_core::{AxisWord, Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
+use kelvin_core::{AxisWord, Case, IndirectSort, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
 use serde::{Deserialize, Serialize};
 
 /// A machine with its figures, kept as data.
@@ -124,8 +124,8 @@ impl SizedCases {
                     sized_cases.iter().filter(|known_case| differ_only_in(axis, known_case, case)).collect();
                 let mut measured_cases: Vec<&(Case, T)> =
                     values.iter().filter(|(known_case, _)| differ_only_in(axis, known_case, case)).collect();
-                planned_cases.sort_by_key(|known_case| known_case.get(&axis));
-                measured_cases.sort_by_key(|(known_case, _)| known_case.get(&axis));
+                planned_cases.indirect_sort_by_key(|known_case| known_case.get(&axis));
+                measured_cases.indirect_sort_by_key(|(known_case, _)| known_case.get(&axis));
                 let position = planned_cases.iter().position(|known_case| *known_case == case)?;
                 (planned_cases.len() == measured_cases.len()).then(|| measured_cases[position].1)
             })

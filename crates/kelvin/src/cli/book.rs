@@ -1,5 +1,6 @@
 //! Every command line of kelvin in the README and the book, parsed by the real command line.
 
+use kelvin_core::IndirectSort;
 use std::ffi::OsString;
 use std::fs;
 use std::iter::Peekable;
@@ -188,7 +189,7 @@ fn pages() -> Vec<PathBuf> {
     let files =
         files.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|ending| ending == "md"));
     let mut pages: Vec<PathBuf> = [root.join("README.md")].into_iter().chain(files).collect();
-    pages.sort();
+    pages.indirect_sort();
     pages
 }
 

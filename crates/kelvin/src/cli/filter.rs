@@ -1,5 +1,6 @@
 //! The arguments that choose which files are sent: their order matters.
 
+use kelvin_core::IndirectSort;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -51,7 +52,7 @@ impl FilterArgs {
                 _ => FilterOption::ExcludeFrom(value.into()),
             })));
         }
-        options.sort_by_key(|(index, _)| *index);
+        options.indirect_sort_by_key(|(index, _)| *index);
         Self { options: options.into_iter().map(|(_, option)| option).collect() }
     }
 }

@@ -1,5 +1,6 @@
 //! `kelvin serve`: the files below a directory over HTTP.
 
+use kelvin_core::IndirectSort;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -273,7 +274,7 @@ fn tls_text(totals: &TlsTotals) -> String {
 fn choice_texts(choices: &BulkStats) -> Vec<String> {
     let line = |(peer, class)| {
         let mut methods = BulkMethod::ALL.map(|method| (method, choices.totals(peer, class, method)));
-        methods.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.answers));
+        methods.indirect_sort_by_key(|(_, totals)| std::cmp::Reverse(totals.answers));
         let text = |(method, totals): &(BulkMethod, BulkTotals)| {
             let method_text = if *method == BulkMethod::Mmap { "from a mapping" } else { "by sendfile" };
             let time = |per_byte: f64| format!(" ({:.3} ms/MiB)", per_byte * f64::from(1 << 20) / 1e6);

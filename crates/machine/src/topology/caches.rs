@@ -1,6 +1,6 @@
 //! The caches of all CPUs, and which CPUs share each.
 
-use kelvin_core::{CacheInstances, Fact};
+use kelvin_core::{CacheInstances, Fact, IndirectSort};
 
 use super::{CPU_DIRECTORY, cpus_from_files};
 use crate::root::{FileRoot, suffixed_size};
@@ -22,7 +22,7 @@ pub(super) fn cache_instances(root: FileRoot<'_>, online: &[u32]) -> Fact<Vec<Ca
             }
         }
     }
-    groups.sort_by_key(|group| group.level);
+    groups.indirect_sort_by_key(|group| group.level);
     if groups.is_empty() {
         return Fact::unknown(format!(
             "{CPU_DIRECTORY}/cpu*/cache states no cache sizes: {}",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_core::units::stated_value;
-use kelvin_core::{CacheInstances, CoreKind, Fact, Unit};
+use kelvin_core::{CacheInstances, CoreKind, Fact, IndirectSort, Unit};
 
 use super::{CPU_DIRECTORY, non_empty_cpu_list};
 use crate::cpu;
@@ -88,7 +88,7 @@ pub(super) fn core_kinds(
     }
     let speed = |kind: &CoreKind| (kind.capacity, kind.maximum_hz.map(|hz| hz as u64));
     let mut kinds: Vec<(KindKey, CoreKind)> = kinds.into_iter().collect();
-    kinds.sort_by(|(a_key, a), (b_key, b)| match (a_key, b_key) {
+    kinds.indirect_sort_by(|(a_key, a), (b_key, b)| match (a_key, b_key) {
         (KindKey::Pmu(a), KindKey::Pmu(b)) => a.cmp(b),
         _ => speed(b).cmp(&speed(a)),
     });

@@ -5,6 +5,7 @@
 
 mod programs;
 
+use kelvin_core::IndirectSort;
 use std::time::Duration;
 
 use kelvin_core::catalogue::file::{
@@ -62,7 +63,7 @@ fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
             block_case(dd, MIB),
             fixed_block_case(Rival::BwFileRd),
         ]);
-        cases.sort();
+        cases.indirect_sort();
     }
     cases
 }
@@ -73,7 +74,7 @@ fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let mut cases = vec![random(4 * KIB), sequential(Rival::Fio, MIB)];
     if effort > Effort::Quick {
         cases.extend([sequential(Rival::Fio, 4 * KIB), random(128 * KIB), sequential(Rival::Dd, MIB)]);
-        cases.sort();
+        cases.indirect_sort();
     }
     cases
 }

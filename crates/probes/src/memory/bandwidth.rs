@@ -7,6 +7,7 @@
 pub(super) mod group;
 pub(super) mod model;
 
+use kelvin_core::IndirectSort;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -442,7 +443,7 @@ fn rank_kernels(
     }
     let median = |(kernel, times): &(usize, Vec<f64>)| Some((upper_median(times)?, *kernel));
     let mut ranking: Vec<(f64, usize)> = trials.iter().filter_map(median).collect();
-    ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
+    ranking.indirect_sort_by(|left, right| left.0.total_cmp(&right.0));
     Ok(ranking)
 }
 

@@ -1,6 +1,6 @@
 //! How much memory a probe may touch, which working sets fit, and its caches and CPUs.
 
-use kelvin_core::{Cache, Machine};
+use kelvin_core::{Cache, IndirectSort, Machine};
 
 /// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const MAX_MEMORY_SHARE: f64 = 0.5;
@@ -61,7 +61,7 @@ pub(super) fn last_level_count(machine: &Machine) -> u64 {
 pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
     let all_caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     let mut caches: Vec<&Cache> = all_caches.iter().filter(|cache| cache.kind.holds_data()).collect();
-    caches.sort_by_key(|cache| cache.level);
+    caches.indirect_sort_by_key(|cache| cache.level);
     caches
 }
 

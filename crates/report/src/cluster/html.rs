@@ -3,7 +3,7 @@
 use std::io;
 
 use kelvin_core::cluster::{Cell, Expected, PairMatrix, Quantity, SlowSubject, Subject};
-use kelvin_core::{Name, Unit};
+use kelvin_core::{IndirectSort, Name, Unit};
 use kelvin_stats::median;
 
 use super::NetJob;
@@ -174,7 +174,7 @@ fn heat_figure(job: &NetJob, matrix: &PairMatrix, (index, hosts): (usize, &[usiz
             cells.push(HeatCell { row: column, column: row, ..heat });
         }
     }
-    cells.sort_by_key(|cell| (cell.row, cell.column));
+    cells.indirect_sort_by_key(|cell| (cell.row, cell.column));
     let is_measured =
         |row: usize, column: usize| cells.binary_search_by_key(&(row, column), |cell| (cell.row, cell.column)).is_ok();
     let all = (0..hosts.len()).flat_map(|row| (0..hosts.len()).map(move |column| (row, column)));
@@ -217,7 +217,7 @@ fn pair_table(job: &NetJob, matrix: &PairMatrix) -> Markup {
         }
     };
     let mut cells: Vec<&Cell> = matrix.cells.iter().collect();
-    cells.sort_by(|a, b| slowness(b).total_cmp(&slowness(a)));
+    cells.indirect_sort_by(|a, b| slowness(b).total_cmp(&slowness(a)));
     let row = |cell: &&Cell| {
         let [from, to] = [cell.from, cell.to].map(|rank| job.ranks[rank].label.as_str());
         let pair = match matrix.quantity {

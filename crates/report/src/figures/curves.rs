@@ -6,7 +6,7 @@ use kelvin_analysis::{
     Coefficient, FittedLaw, Interval, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine,
     Outcome, StatedConclusion,
 };
-use kelvin_core::{AxisScale, Case, Metric, Name, Reference, ReferenceValue, Unit, Value};
+use kelvin_core::{AxisScale, Case, IndirectSort, Metric, Name, Reference, ReferenceValue, Unit, Value};
 
 use super::knees::{growth_marks, growth_meaning};
 use super::named_lines::{FigureLines, NamedLine};
@@ -332,7 +332,7 @@ pub(super) fn reference_series(curve: &Curve<'_>, line: &NamedLine<'_>, referenc
     });
     let point = |value: &ReferenceValue| Some(Point::exact(curve.axis.number_in(&value.case)? as f64, value.value));
     let mut points: Vec<Point> = comparable_values.filter_map(point).collect();
-    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    points.indirect_sort_by(|a, b| a.x.total_cmp(&b.x));
     let name = name_with_suffix(&reference.title, &line.name);
     Series::new(name, SeriesRole::Reference, line.style, points.into_iter())
 }

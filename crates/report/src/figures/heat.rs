@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::BestCell;
-use kelvin_core::{Axis, AxisScale, Case, Name, Unit};
+use kelvin_core::{Axis, AxisScale, Case, IndirectSort, Name, Unit};
 use kelvin_stats::min_max;
 use serde::{Serialize, Serializer};
 
@@ -215,7 +215,7 @@ fn heat_map(matrix: &Matrix<'_>, best: Option<&BestCell>) -> Option<(Heat, Vec<S
         description.push("A pair has one figure for both directions.".into());
         let mirrored = |cell: &HeatCell| HeatCell { row: cell.column, column: cell.row, ..*cell };
         cells.extend(cells.iter().map(mirrored).collect::<Vec<_>>());
-        cells.sort_by_key(|cell| (cell.row, cell.column));
+        cells.indirect_sort_by_key(|cell| (cell.row, cell.column));
     }
     description.extend(best.map(|best| format!("{} ({}).", best.conclusion.text, best.conclusion.test)));
     let heat = Heat {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use kelvin_core::Unit;
+use kelvin_core::{IndirectSort, Unit};
 use kelvin_fleet::{Deviations, FleetGroup, FleetReport};
 
 use super::{SERIES_COLUMNS, association_text, counted, differing_text, group_text, series_cells, title, verdict};
@@ -91,7 +91,7 @@ fn heat_figure(deviations: &Deviations, index: usize) -> Option<Figure> {
         shares.fold(0.0, |worst: f32, share| worst.max(share.abs()))
     };
     let mut metrics: Vec<usize> = (0..deviations.metrics.len()).collect();
-    metrics.sort_by(|&a, &b| worst(b).total_cmp(&worst(a)));
+    metrics.indirect_sort_by(|&a, &b| worst(b).total_cmp(&worst(a)));
     let (mut cells, mut unmeasured) = (Vec::new(), Vec::new());
     for (row, &host) in hosts.iter().enumerate() {
         for (column, &metric) in metrics.iter().enumerate() {

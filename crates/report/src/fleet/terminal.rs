@@ -1,5 +1,6 @@
 //! A report of a fleet for a terminal.
 
+use kelvin_core::IndirectSort;
 use std::io;
 
 use kelvin_core::units::percent;
@@ -105,7 +106,7 @@ impl FleetTerminal<'_> {
 
     fn acceptance(&self, group: &FleetGroup, out: &mut dyn io::Write) -> io::Result<()> {
         let mut hosts: Vec<_> = group.acceptance.iter().collect();
-        hosts.sort_by_key(|host| host.is_accepted);
+        hosts.indirect_sort_by_key(|host| host.is_accepted);
         for host in hosts {
             let word = if host.is_accepted { "pass" } else { "FAIL" };
             let reasons = host.reasons.join("; ");

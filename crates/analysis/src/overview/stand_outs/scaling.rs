@@ -1,5 +1,6 @@
 //! What stands out where several CPUs ask the kernel for the same at once, move memory, or read the disk: from how many on more give no more.
 
+use kelvin_core::IndirectSort;
 use kelvin_core::catalogue::file::{JOBS, JOBS_DEPTH, JOBS_IOPS, QUEUE_DEPTH};
 use kelvin_core::catalogue::mem::{MemoryNodes, SCALING_READ};
 use kelvin_core::catalogue::os::{KernelService, SCALING_EFFICIENCY, SCALING_RATE, TaskKind, WORKING_CPUS};
@@ -48,7 +49,7 @@ pub(super) fn service_scaling(context: &StandOutContext<'_>) -> Option<StandOutA
     let services = KernelService::ALL.iter().filter(|&&service| service != KernelService::NullCall);
     let mut stops: Vec<ServiceStop> =
         services.filter_map(|&service| ServiceStop::of_threads(context, service)).collect();
-    stops.sort_by_key(|stop| stop.counts[0]);
+    stops.indirect_sort_by_key(|stop| stop.counts[0]);
     let loss = stops.iter().map(|stop| stop.loss).reduce(f64::max)?;
     let is_curve = stops.iter().any(|stop| stop.is_of_curve);
     let weight = if is_curve { Consequence::OfMoreCpus } else { Consequence::Avoidable };

@@ -1,5 +1,6 @@
 //! The published study of a file server, judged from its capacities alone, compared with what was seen.
 
+use kelvin_core::IndirectSort;
 use kelvin_reference::published::{PublishedServerCase, ServerStudyFile};
 
 use super::knee::KNEE_SHARE;
@@ -43,7 +44,7 @@ impl<'f> PublishedCaseModel<'f> {
         let disk = (!case.is_fixed()).then_some((Resource::Disk, file.capacity.disk_requests_per_s));
         let link = (Resource::Link, file.capacity.network_requests_per_s);
         let mut capacities: Vec<(Resource, f64)> = disk.into_iter().chain([link]).collect();
-        capacities.sort_by(|a, b| a.1.total_cmp(&b.1));
+        capacities.indirect_sort_by(|a, b| a.1.total_cmp(&b.1));
         let stations = capacities.iter().map(|(_, capacity)| Station::queue(1.0 / capacity)).collect();
         let network = ClosedNetwork::new(stations, case.think_seconds).ok()?;
         Some(Self { file, case, capacities, network })

@@ -2,6 +2,7 @@
 
 use super::knee::Saturation;
 use super::*;
+use kelvin_core::IndirectSort;
 
 /// A resource at saturation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +44,7 @@ impl<'s> SaturatedSweep<'s> {
         let mut saturated = Self { sweep, saturation, uses: Vec::new() };
         let every = Resource::ALL.iter();
         saturated.uses = every.filter_map(|&resource| saturated.resource_use(resource)).collect();
-        saturated.uses.sort_by(|a, b| b.fullness.value.total_cmp(&a.fullness.value));
+        saturated.uses.indirect_sort_by(|a, b| b.fullness.value.total_cmp(&a.fullness.value));
         saturated
     }
 

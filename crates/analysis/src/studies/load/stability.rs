@@ -2,6 +2,7 @@
 
 use super::laws::common_slope;
 use super::*;
+use kelvin_core::IndirectSort;
 
 /// Change of throughput over a study that counts as none, as a share: the knee is known to within as much.
 const MAX_THROUGHPUT_DRIFT: f64 = 0.05;
@@ -13,7 +14,7 @@ fn relative_throughput(load: &UserLoad) -> Vec<(f64, f64)> {
     let mean_throughput = mean(&load.throughputs());
     let mut points: Vec<(f64, f64)> =
         load.steps.iter().map(|visit| (visit.start, visit.throughput / mean_throughput)).collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points.indirect_sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
@@ -77,7 +78,7 @@ pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
     let group = |label: String, is_included: &dyn Fn(u64) -> bool| {
         let loads = sweep.loads.iter().filter(|load| load.steps.len() > 1 && is_included(load.users));
         let mut points: Vec<(f64, f64)> = loads.flat_map(relative_throughput).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points.indirect_sort_by(|a, b| a.0.total_cmp(&b.0));
         TimelineGroup { label, points }
     };
     let below_label =

@@ -1,5 +1,6 @@
 //! A sweep over numbers of users as a run has it: visits with their figures and the use of each resource, and capacities.
 
+use kelvin_core::IndirectSort;
 use std::collections::BTreeMap;
 
 use super::knee::{Saturation, saturation};
@@ -149,7 +150,7 @@ pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
         find_or_push(&mut sweeps, |sweep| sweep.fixed == fixed, new).loads.push(load);
     }
     for sweep in &mut sweeps {
-        sweep.loads.sort_by_key(|load| load.users);
+        sweep.loads.indirect_sort_by_key(|load| load.users);
         let is_same_sweep =
             |measurement: &&Measurement| without_axes(&measurement.planned.case, &[USERS]) == sweep.fixed;
         sweep.more_workers = measurements_of(run, &MORE_WORKERS).find(is_same_sweep).and_then(|measurement| {

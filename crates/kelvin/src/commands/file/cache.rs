@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_core::Unit;
+use kelvin_core::{IndirectSort, Unit};
 use kelvin_file::cgroup::{self, Cgroup};
 use kelvin_file::page_cache_size::{self, PageCacheSize, SizeSample};
 use kelvin_file::{Target, random_data};
@@ -83,7 +83,7 @@ fn measure(directory: &Path, limit: u64, file_cache: &FileCache) -> Result<Cache
     let (sizes, outcome) = loop {
         let mut samples = sample_all(&request, page_cache_size::initial_sizes(limit))?;
         samples.extend(sample_all(&request, page_cache_size::refined_sizes(&samples))?);
-        samples.sort_by_key(|sample| sample.bytes);
+        samples.indirect_sort_by_key(|sample| sample.bytes);
         match page_cache_size::find_page_cache_size(&samples) {
             Ok(size) => break (samples, SearchOutcome::Found(CacheEnd::new(&size, limit))),
             Err(error) if error.is_disturbance() && failed_attempts.len() < MAX_TRIES - 1 => {

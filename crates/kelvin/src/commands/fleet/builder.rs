@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kelvin_core::identifiers::short_hash;
-use kelvin_core::{Case, Machine, Metric, NODE_TAG, Name, StoredHeadline};
+use kelvin_core::{Case, IndirectSort, Machine, Metric, NODE_TAG, Name, StoredHeadline};
 use kelvin_fleet::{FleetInput, HostInput, SeriesInput};
 use kelvin_machine::redact::redact_machine;
 use kelvin_store::{FleetRun, RunSelection, Store, TAG_PREFIX, Tag};
@@ -204,7 +204,7 @@ impl<'a> FleetBuilder<'a> {
         let stored = stored.filter(|run| !is_in_file(run));
         let mut records: Vec<RunRecord> =
             stored.chain(of_files).filter(|run| !OTHER_MODES.contains(&run.mode.as_str())).collect();
-        records.sort_by(|a, b| (a.started_us, &a.id).cmp(&(b.started_us, &b.id)));
+        records.indirect_sort_by(|a, b| (a.started_us, &a.id).cmp(&(b.started_us, &b.id)));
         records
     }
 
@@ -353,7 +353,7 @@ fn natural_key(label: &str) -> Vec<(String, u64)> {
 /// The metrics as the newest run that has them defines them.
 fn newest_metrics(machines: HashMap<String, MachineRecord>) -> BTreeMap<Name, Metric> {
     let mut records: Vec<MachineRecord> = machines.into_values().collect();
-    records.sort_by_key(|record| record.started_us);
+    records.indirect_sort_by_key(|record| record.started_us);
     // Machines that share their metrics say the same.
     records.dedup_by(|later, earlier| Arc::ptr_eq(&later.metrics, &earlier.metrics));
     records.iter().flat_map(|record| record.metrics.iter()).map(|metric| (metric.id, *metric)).collect()

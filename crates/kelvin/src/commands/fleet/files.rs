@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use kelvin_analysis::analyse;
-use kelvin_core::{Run, RunStatus, StoredHeadline};
+use kelvin_core::{IndirectSort, Run, RunStatus, StoredHeadline};
 
 use crate::cli_error::{CliError, Context};
 
@@ -39,7 +39,7 @@ pub fn run_files(name: &OsStr) -> Result<Option<Vec<PathBuf>>, CliError> {
     if files.is_empty() {
         bail!("{}: the directory has no run file (*.json): `kelvin runs export` writes one", path.display());
     }
-    files.sort();
+    files.indirect_sort();
     Ok(Some(files))
 }
 

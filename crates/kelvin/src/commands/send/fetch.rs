@@ -1,5 +1,6 @@
 //! `kelvin send -e` from a remote host: the shell there starts the sender, and this end receives.
 
+use kelvin_core::IndirectSort;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
         }
     };
     let mut fetched = fetched.into_inner();
-    fetched.deleted.sort();
+    fetched.deleted.indirect_sort();
     print_summary(args, outlet, &summary, &fetched)?;
     Ok(has_sent && summary.sent.failed == 0 && fetched.failed == 0)
 }

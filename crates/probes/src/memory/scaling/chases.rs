@@ -1,5 +1,6 @@
 //! Dependent loads by several CPUs at once, each through memory of its own, in windows of some milliseconds.
 
+use kelvin_core::IndirectSort;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -92,7 +93,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, cpus: &[u32], set_bytes: usize) -> 
         skip_if_out_of_memory(all_bytes, run_window(0))?;
         flush_next.store(false, Ordering::Release);
         let mut windows = (0..WINDOW_COUNT).map(|_| run_window(nanoseconds)).collect::<kelvin_sys::Result<Vec<_>>>()?;
-        windows.sort_by(|a, b| mean_ticks(a).total_cmp(&mean_ticks(b)));
+        windows.indirect_sort_by(|a, b| mean_ticks(a).total_cmp(&mean_ticks(b)));
         Ok(windows.swap_remove(WINDOW_COUNT / 2))
     })?;
     group.finish()?;
