@@ -8,6 +8,7 @@ pub mod document;
 mod engine;
 pub mod error;
 mod generator_usage;
+mod har;
 mod histogram_text;
 mod load_run;
 pub mod load_share;

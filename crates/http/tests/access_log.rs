@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelvin_http::load::replay::Replay;
+use kelvin_http::load::request::RequestTemplate;
 use kelvin_http::serve::ServerAccess;
 use kelvin_http::serve::access_log::{AccessLog, LogFormat, LogTarget};
 use test_server::{LARGE, SMALL, TestServer, all_models, files, setup_name, wait_readable};
@@ -63,7 +64,7 @@ fn every_answer_has_a_line() {
         ];
         expected.sort_unstable();
         assert_eq!(lines, expected, "{name}");
-        let replay = Replay::read(log.as_bytes(), 1.0).unwrap();
+        let replay = Replay::read(log.as_bytes(), 1.0, &RequestTemplate::default()).unwrap();
         assert_eq!((replay.paths.len(), replay.skipped.total()), (4, 3), "{name}: {}", replay.skipped);
     }
 }

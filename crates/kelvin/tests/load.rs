@@ -347,6 +347,30 @@ fn log_is_replayed_in_time() {
 }
 
 #[test]
+fn recording_of_a_browser_is_replayed_in_time() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    let entry = |second: &str, method: &str, target: &str| {
+        format!(
+            r#"{{"startedDateTime": "2026-11-30T07:00:{second}Z", "time": 1, "request": {{"method": "{method}", "url": "{target}"}}}}"#
+        )
+    };
+    let entries = [
+        entry("00", "GET", "https://a/1"),
+        entry("01", "PUT", "https://a/missing"),
+        entry("02", "DELETE", "https://a/22"),
+        entry("02", "GET", "https://b/"),
+    ];
+    fs::write(dir.path().join("x.har"), format!(r#"{{"log": {{"entries": [{}]}}}}"#, entries.join(","))).unwrap();
+    let output = dir.run(&["load", &url, "--replay", "x.har", "--speed", "20", "--method", "GET", "--json"]);
+    assert_eq!(output.status.code(), Some(2), "each request has its own method");
+    let output = dir.run(&["load", &url, "--replay", "x.har", "--speed", "20", "--json"]);
+    assert_eq!(stderr(&output), "kelvin: requests of x.har that are left out: 1 to another host than the first\n");
+    let data = json(&output);
+    assert_eq!((&data["requests"], &data["schedule"]["method"]), (&2.into(), &"DELETE, GET, PUT".into()), "{data}");
+    assert_eq!((&data["bytes"], &data["errors"]["status"]["404"]), (&5.into(), &1.into()), "{data}");
+}
+
+#[test]
 fn log_list_and_body_are_read_from_stdin() {
     let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";

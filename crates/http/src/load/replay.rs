@@ -7,22 +7,28 @@ use http::uri::PathAndQuery;
 use jiff::fmt::strtime;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
+use crate::load::har;
+use crate::load::request::RequestTemplate;
 use crate::load::slo::MAX_DURATION;
 
 /// What compressed files begin with: those of gzip, xz and zstd, as rotated logs are.
 const COMPRESSED_MAGICS: [&[u8]; 3] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
 
 /// What a log asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Replay {
     /// Path and query of each request, as they can be sent.
     pub paths: Vec<String>,
+    /// What is sent with each, where a recording has that; none of a log.
+    pub templates: Vec<RequestTemplate>,
     /// When each is due, in nanoseconds from the first second of the log on, in order.
     pub times: Vec<u64>,
     /// How long it takes: from the begin of the first second of the log to the end of the last one.
     pub duration: Duration,
-    /// The lines of which nothing is sent.
+    /// The lines, or the requests of a recording, of which nothing is sent.
     pub skipped: SkippedLines,
+    /// What these are: lines or requests.
+    pub unit: &'static str,
 }
 
 /// Lines of a log of which nothing is sent, by the reason; empty ones are not counted.
@@ -36,12 +42,21 @@ pub struct SkippedLines {
     pub other_targets: u64,
     /// They are in neither of the formats.
     pub other_lines: u64,
+    /// They were sent to another host than the first request of a recording.
+    pub other_hosts: u64,
+    /// They had a body, which the recording does not have.
+    pub missing_bodies: u64,
 }
 
 impl SkippedLines {
     /// All together.
     pub fn total(&self) -> u64 {
-        self.other_methods + self.no_requests + self.other_targets + self.other_lines
+        self.other_methods
+            + self.no_requests
+            + self.other_targets
+            + self.other_lines
+            + self.other_hosts
+            + self.missing_bodies
     }
 }
 
@@ -53,6 +68,8 @@ impl fmt::Display for SkippedLines {
             (self.no_requests, "without a request"),
             (self.other_targets, "whose target is no path that can be sent"),
             (self.other_lines, "in another format"),
+            (self.other_hosts, "to another host than the first"),
+            (self.missing_bodies, "whose body was not recorded"),
         ];
         let texts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, reason)| format!("{count} {reason}"));
         out.write_str(&texts.collect::<Vec<String>>().join(", "))
@@ -60,15 +77,21 @@ impl fmt::Display for SkippedLines {
 }
 
 impl Replay {
-    /// Reads a log; it is sent this many times as fast as it came. Requests of one second are spread evenly over it.
+    /// Reads a log, or a recording of a browser (HAR), where the headers of `template` take the place of recorded ones. It is sent this many
+    /// times as fast as it came. Requests of one second of a log are spread evenly over it.
     ///
     /// # Errors
     /// A log without any request that can be sent, or with more than a week of them.
-    pub fn read(log: &[u8], speed: f64) -> Result<Self, String> {
+    pub fn read(log: &[u8], speed: f64, template: &RequestTemplate) -> Result<Self, String> {
         if COMPRESSED_MAGICS.iter().any(|magic| log.starts_with(magic)) {
             return Err("it is compressed: pipe the output of zcat, xzcat or zstdcat to --replay /dev/stdin".into());
         }
-        let mut replay = Self::default();
+        // A recording may have a mark of its encoding, and no line of a log begins so.
+        let text = log.strip_prefix(b"\xef\xbb\xbf").unwrap_or(log);
+        if text.trim_ascii_start().starts_with(b"{") {
+            return har::read(text, speed, template);
+        }
+        let mut replay = Self { unit: "lines", ..Self::default() };
         let mut requests: Vec<(i64, String)> = Vec::new();
         for line in log.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             requests.extend(parse_line(line, &mut replay.skipped));
@@ -98,7 +121,7 @@ impl Replay {
 }
 
 /// This many seconds of a log that is sent this many times as fast.
-fn scaled_duration(seconds: f64, speed: f64) -> Duration {
+pub(crate) fn scaled_duration(seconds: f64, speed: f64) -> Duration {
     Duration::try_from_secs_f64(seconds / speed).unwrap_or(Duration::MAX)
 }
 
@@ -225,7 +248,7 @@ no line of a log
 "#;
 
     fn read(log: &str, speed: f64) -> Result<Replay, String> {
-        Replay::read(log.as_bytes(), speed)
+        Replay::read(log.as_bytes(), speed, &RequestTemplate::default())
     }
 
     #[test]
@@ -233,7 +256,10 @@ no line of a log
         let replay = read(LOG, 1.0).unwrap();
         assert_eq!(replay.paths, ["/a.gif?x=1", "/b", "/c"]);
         assert_eq!(replay.times, [0, 500_000_000, 2_000_000_000]);
-        assert_eq!(replay.skipped, SkippedLines { other_methods: 1, no_requests: 1, other_targets: 0, other_lines: 1 });
+        assert_eq!(
+            replay.skipped,
+            SkippedLines { other_methods: 1, no_requests: 1, other_lines: 1, ..SkippedLines::default() }
+        );
         let summary = "1 with another method than GET, 1 without a request, 1 in another format";
         assert_eq!(replay.skipped.to_string(), summary);
         let stamp = "::1 - - [10/Oct/2000:20:55:36 +0000]";
@@ -371,7 +397,11 @@ no line of a log
     #[test]
     fn compressed_log_is_detected() {
         for begin in [&b"\x1f\x8b\x08\0"[..], b"\xfd7zXZ\0\0", b"\x28\xb5\x2f\xfd\x04"] {
-            assert!(Replay::read(&[begin, b"\0x\n"].concat(), 1.0).unwrap_err().contains("compressed"));
+            assert!(
+                Replay::read(&[begin, b"\0x\n"].concat(), 1.0, &RequestTemplate::default())
+                    .unwrap_err()
+                    .contains("compressed")
+            );
         }
     }
 

@@ -34,6 +34,8 @@ pub struct LoadSetup {
     pub pattern: AccessPattern,
     /// What is sent with every request.
     pub template: RequestTemplate,
+    /// What is sent with the request of each path, instead of the template; none where all are alike.
+    pub templates: Vec<RequestTemplate>,
     /// Kinds of requests that are sent by their weights, instead of the template's: their paths are those of the load, in this order.
     pub kinds: Vec<RequestKind>,
     /// How many requests, of all hosts together.
@@ -93,10 +95,13 @@ impl LoadSetup {
 
     /// All requests, as they are sent.
     pub(crate) fn request_set(&self) -> RequestSet {
-        if self.kinds.is_empty() {
+        if self.kinds.is_empty() && self.templates.is_empty() {
             return RequestSet::new(&self.target, &self.template, &self.paths);
         }
         let mut requests = RequestSet::default();
+        for (template, path) in self.templates.iter().zip(&self.paths) {
+            requests.push(&self.target, template, 0, std::slice::from_ref(path));
+        }
         for (number, kind) in (0..).zip(&self.kinds) {
             requests.push(&self.target, &kind.template, number, &kind.paths);
         }
@@ -120,10 +125,11 @@ impl LoadSetup {
 
     /// The methods of its requests.
     pub(crate) fn methods(&self) -> String {
-        if self.kinds.is_empty() {
+        let templates = self.kinds.iter().map(|kind| &kind.template).chain(&self.templates);
+        let methods: BTreeSet<&str> = templates.map(|template| template.method.as_str()).collect();
+        if methods.is_empty() {
             return self.template.method.to_string();
         }
-        let methods: BTreeSet<&str> = self.kinds.iter().map(|kind| kind.template.method.as_str()).collect();
         methods.into_iter().collect::<Vec<&str>>().join(", ")
     }
 

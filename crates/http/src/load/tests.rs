@@ -37,6 +37,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         unix_socket: None,
         pattern: AccessPattern::Random,
         template: RequestTemplate::default(),
+        templates: Vec::new(),
         kinds: Vec::new(),
         demand: Demand::Users { users: 2, think: ZERO_THINK_TIME },
         share: LoadShare::WHOLE,

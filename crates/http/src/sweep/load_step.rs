@@ -98,6 +98,7 @@ impl StepRunner {
             paths: self.paths.clone(),
             pattern: spec.pattern,
             template: RequestTemplate::default(),
+            templates: Vec::new(),
             kinds: Vec::new(),
             demand: Demand::Users {
                 users: spec.users as u32,

@@ -80,7 +80,7 @@ pub struct LoadArgs {
     /// as p99:50ms,errors:1%
     #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
     pub slo: Option<LatencyObjective>,
-    /// Replay the requests of an access log (common or combined format) at its times
+    /// Replay the requests of an access log (common or combined format), or of a HAR file as browsers record it, at its times
     #[arg(long, value_name = "LOG", requires = "url", conflicts_with_all = ["users", "rate", "verify", "warm_up"])]
     pub replay: Option<PathBuf>,
     /// With --replay: this many times as fast

@@ -267,6 +267,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         paths,
         pattern: args.pattern,
         template: request_form(args)?,
+        templates: Vec::new(),
         kinds: Vec::new(),
         demand: rate_demand(args, 1.0),
         share: args.share.unwrap_or_default(),
@@ -288,15 +289,16 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
 /// Has the setup ask for what a log has.
 fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliError> {
     let option = format!("--replay {}", log.display());
-    let replay = Replay::read(&read_named(log).context(&option)?, args.speed).context(&option)?;
+    let replay = Replay::read(&read_named(log).context(&option)?, args.speed, &setup.template).context(&option)?;
     if replay.skipped.total() > 0 {
-        notice!("lines of {} that are left out: {}", log.display(), replay.skipped);
+        notice!("{} of {} that are left out: {}", replay.unit, log.display(), replay.skipped);
     }
     setup.duration = args.duration.unwrap_or(replay.duration);
     setup.warm_up = Duration::ZERO;
     setup.pattern = AccessPattern::Sequence;
     setup.expected_bodies = vec![None; replay.paths.len()];
     setup.paths = replay.paths;
+    setup.templates = replay.templates;
     setup.demand = Demand::Log { times: replay.times.into(), connections: max_connections(args) };
     Ok(())
 }
