@@ -94,7 +94,7 @@ static: need-cargo ## build the static binaries of a release, for x86-64 and aar
 	scripts/build-static x86_64-unknown-linux-musl
 	scripts/build-static aarch64-unknown-linux-musl
 
-static-test: need-cargo ## check those binaries: static, at most 25 MB, no path of this machine, and they measure, that for aarch64 under qemu-user
+static-test: need-cargo ## check those binaries: static, at most 15 MB, no path of this machine, and they measure, that for aarch64 under qemu-user
 	@scripts/check-static
 
 reproducible: need-cargo ## check that two builds of a release in two directories have the same bytes

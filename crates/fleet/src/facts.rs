@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_core::PValue;
+use kelvin_core::{IndirectSort, PValue};
 use kelvin_stats::{FALSE_DISCOVERY_RATE, LogFactorials, adjusted_p_values};
 
 use crate::grouping::FactKey;
@@ -96,7 +96,7 @@ impl GroupFacts {
             association.p_value.adjusted = adjusted;
         }
         associations.retain(|association| association.p_value.adjusted <= FALSE_DISCOVERY_RATE);
-        associations.sort_by(|a, b| a.p_value.raw.total_cmp(&b.p_value.raw));
+        associations.indirect_sort_by(|a, b| a.p_value.raw.total_cmp(&b.p_value.raw));
         associations
     }
 }
@@ -106,7 +106,7 @@ fn value_counts<'v>(values: impl IntoIterator<Item = (&'v usize, &'v String)>) -
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     values.into_iter().for_each(|(_, text)| *counts.entry(text.as_str()).or_default() += 1);
     let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.indirect_sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     counts
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{Metric, Name};
+use kelvin_core::{IndirectSort, Metric, Name};
 use kelvin_stats::{LogFactorials, Sorted, median};
 
 use crate::cells::{Cell, GroupRuns, MIN_HOSTS, SeriesCells};
@@ -77,7 +77,7 @@ impl<'a> GroupAnalysis<'a> {
             let distances = outlier.figures.iter().map(|figure| figure.distance.abs());
             distances.chain(outlier.families.iter().map(|family| family.distance.abs())).fold(0.0, f64::max)
         };
-        outliers.sort_by(|a, b| severity(&b.1).total_cmp(&severity(&a.1)).then(a.1.label.cmp(&b.1.label)));
+        outliers.indirect_sort_by(|a, b| severity(&b.1).total_cmp(&severity(&a.1)).then(a.1.label.cmp(&b.1.label)));
         let mut is_outlier = vec![false; self.group.hosts.len()];
         let has_figures = |outlier: &OutlierHost| !outlier.figures.is_empty() || !outlier.families.is_empty();
         outliers.iter().filter(|(_, outlier)| has_figures(outlier)).for_each(|(host, _)| is_outlier[*host] = true);
@@ -129,8 +129,8 @@ impl<'a> GroupAnalysis<'a> {
         if figures.is_empty() && families.is_empty() && facts.is_empty() {
             return None;
         }
-        figures.sort_by(|a, b| b.1.distance.abs().total_cmp(&a.1.distance.abs()));
-        families.sort_by(|a, b| b.distance.abs().total_cmp(&a.distance.abs()));
+        figures.indirect_sort_by(|a, b| b.1.distance.abs().total_cmp(&a.1.distance.abs()));
+        families.indirect_sort_by(|a, b| b.distance.abs().total_cmp(&a.distance.abs()));
         let areas = self.area_findings(host, &shifted, &figures);
         let input = &self.input.hosts[self.group.hosts[host]];
         let peers = self.runs.is_peer.iter().filter(|is_peer| **is_peer).count() - usize::from(self.runs.is_peer[host]);
@@ -234,7 +234,7 @@ impl<'a> GroupAnalysis<'a> {
                 figures: figures.iter().filter(|(index, _)| is_member(*index)).map(|(_, figure)| figure).collect(),
             });
         }
-        areas.sort_by_key(|area| std::cmp::Reverse(area.shifted));
+        areas.indirect_sort_by_key(|area| std::cmp::Reverse(area.shifted));
         areas
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::Machine;
 use kelvin_core::units::{bytes, count};
+use kelvin_core::{IndirectSort, Machine};
 
 use crate::input::HostInput;
 
@@ -44,7 +44,7 @@ pub(crate) fn group_hosts(hosts: &[HostInput], by: Option<&str>) -> Vec<HostGrou
     let mut groups: Vec<HostGroup> = Vec::new();
     for (key, mut members) in by_key {
         let memory = |index: &usize| hosts[*index].machine.memory.total_bytes.get().copied().unwrap_or(0);
-        members.sort_by_key(|index| (memory(index), *index));
+        members.indirect_sort_by_key(|index| (memory(index), *index));
         let is_alike =
             |smaller: &usize, larger: &usize| memory(larger) as f64 <= memory(smaller) as f64 * MAX_MEMORY_RATIO;
         for alike in members.chunk_by(is_alike) {
@@ -54,7 +54,7 @@ pub(crate) fn group_hosts(hosts: &[HostInput], by: Option<&str>) -> Vec<HostGrou
             groups.push(HostGroup { name: group_name(&key, size), hosts: indices });
         }
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.hosts.len()));
+    groups.indirect_sort_by_key(|group| std::cmp::Reverse(group.hosts.len()));
     groups
 }
 

@@ -27,6 +27,7 @@ pub use report::{
 use cells::MIN_HOSTS;
 use group::GroupAnalysis;
 use grouping::{HostGroup, group_hosts};
+use kelvin_core::IndirectSort;
 
 /// Share by which a figure must differ from its peers' median unless another one is named: that of a regression which `kelvin watch` reports.
 pub const DEFAULT_THRESHOLD: f64 = 0.05;
@@ -74,7 +75,7 @@ pub fn compare_fleet(input: &FleetInput, request: &FleetRequest) -> FleetReport 
             }
         }
     }
-    groups.sort_by_key(|group: &FleetGroup| std::cmp::Reverse(group.outliers.len()));
+    groups.indirect_sort_by_key(|group: &FleetGroup| std::cmp::Reverse(group.outliers.len()));
     let is_counted = |host: &usize| !is_reference(*host);
     let hosts = (0..input.hosts.len()).filter(is_counted).count();
     let runs = input.run_hosts.iter().filter(|&&host| is_counted(&(host as usize))).count();

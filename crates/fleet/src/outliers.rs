@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kelvin_core::PValue;
+use kelvin_core::{IndirectSort, PValue};
 use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
 
 use crate::cells::{Candidate, Cell, SeriesCells};
@@ -145,7 +145,7 @@ fn trimmed_hosts(pools: &BTreeMap<(bool, usize), TailPool>, hosts: usize) -> BTr
     let mut excesses: HashMap<u32, f64> = HashMap::new();
     pools.values().for_each(|pool| pool.add_excesses(&mut excesses));
     let mut by_excess: Vec<(u32, f64)> = excesses.into_iter().collect();
-    by_excess.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    by_excess.indirect_sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let count = ((hosts as f64 * TRIMMED_HOSTS) as usize).max(1);
     by_excess.into_iter().take(count).map(|(host, _)| host).collect()
 }
@@ -199,7 +199,7 @@ fn significant(
         let adjusted = (in_host * hosts / named.max(1) as f64).min(1.0);
         findings.push(Finding { test, candidate, p_value: PValue { raw: chances[index], adjusted } });
     }
-    findings.sort_by_key(|finding| (finding.test, finding.candidate.cell.host));
+    findings.indirect_sort_by_key(|finding| (finding.test, finding.candidate.cell.host));
     findings.retain(|finding| finding.p_value.adjusted <= rate);
     findings
 }

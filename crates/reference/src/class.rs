@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use kelvin_core::Name;
+use kelvin_core::{IndirectSort, Name};
 
 use crate::library::ReferenceLibrary;
 use crate::machine::{LibraryMachine, MachineKind, Virtualisation};
@@ -91,7 +91,7 @@ impl ReferenceLibrary {
             }
         }
         let mut classes: Vec<_> = classes.into_iter().collect();
-        classes.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));
+        classes.indirect_sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));
         classes
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kelvin_core::{Machine, Metric, RUN_FORMAT};
+use kelvin_core::{IndirectSort, Machine, Metric, RUN_FORMAT};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -160,7 +160,7 @@ impl Store {
     ) -> Result<Vec<FleetSeries>, LoadError> {
         let mut ids = self.requested_series(&|metric| metrics.contains_key(metric))?;
         ids.retain(|(_, (metric, version, _))| metrics.get(metric.as_str()) == Some(version));
-        ids.sort_by(|a, b| (&a.1.0, &a.1.2).cmp(&(&b.1.0, &b.1.2)));
+        ids.indirect_sort_by(|a, b| (&a.1.0, &a.1.2).cmp(&(&b.1.0, &b.1.2)));
         let rows: HashMap<i64, usize> = ids.iter().enumerate().map(|(index, (key, _))| (*key, index)).collect();
         let columns: HashMap<i64, usize> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
         let mut values: Vec<Option<Vec<f32>>> = vec![None; ids.len()];

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kelvin_core::{Case, Metric, Name, Prediction, Run, RunStatus, SpreadHistory, StoredHeadline};
+use kelvin_core::{Case, IndirectSort, Metric, Name, Prediction, Run, RunStatus, SpreadHistory, StoredHeadline};
 
 use crate::Store;
 use crate::check::{check_finite, check_not_negative};
@@ -180,7 +180,7 @@ pub(crate) fn put_headlines(
     let insert_series = "INSERT INTO series (metric, version, axes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
     // In one order, so that two writers of the same ones do not deadlock.
     let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(series_values).collect();
-    series.sort_by_key(|values| format!("{values:?}"));
+    series.indirect_sort_by_key(|values| format!("{values:?}"));
     engine.execute_each(insert_series, &mut series.into_iter())?;
     put_metrics(engine, headlines, run)?;
     let insert_headlines = "INSERT INTO headline (series, run, value, within_variance, predicted, predicted_low, predicted_high)
@@ -205,7 +205,7 @@ fn put_metrics(engine: &dyn SqlConnection, headlines: &[StoredHeadline], run: Op
     let defined = run.into_iter().flat_map(|run| &run.header.metrics);
     let mut metrics: Vec<&Metric> = defined.filter(|metric| used.contains(&(metric.id, metric.version))).collect();
     // In one order, as above.
-    metrics.sort_by_key(|metric| (metric.id.as_str(), metric.version));
+    metrics.indirect_sort_by_key(|metric| (metric.id.as_str(), metric.version));
     let insert =
         "INSERT INTO metric (id, version, unit, better, summary) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
     let values = |metric: &Metric| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kelvin_core::identifiers::ID_GRAMMAR;
-use kelvin_core::{Case, HistoryPoint, Name, RunHeader};
+use kelvin_core::{Case, HistoryPoint, IndirectSort, Name, RunHeader};
 
 use crate::Store;
 use crate::error::{DatabaseError, LoadError};
@@ -142,7 +142,7 @@ impl Store {
             }
         }
         let series = by_series.into_iter().map(|((metric, case, version), mut values)| {
-            values.sort_by_key(|value| value.run);
+            values.indirect_sort_by_key(|value| value.run);
             values.dedup_by_key(|value| value.run);
             StoredSeries { metric, version, case, values }
         });
