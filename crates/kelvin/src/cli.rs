@@ -13,6 +13,7 @@ mod book;
 mod compare;
 mod destination;
 mod file;
+mod file_mix;
 mod filter;
 mod fleet;
 mod foreign_options;
@@ -57,6 +58,7 @@ pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, JobsArgs, ReadArgs, SweepArgs,
     WriteArgs,
 };
+pub use file_mix::MixArgs;
 pub use filter::{FilterArgs, FilterOption};
 pub use fleet::{FleetArgs, FleetCommand, FleetFormat, FleetReportArgs};
 pub use help::{HelpArgs, HelpText};

@@ -257,6 +257,7 @@ const COMMANDS: &[&[&str]] = &[
     &["file", "autosize"],
     &["file", "write"],
     &["file", "copy"],
+    &["file", "mix"],
     &["file", "run"],
     &["digest"],
     &["runs"],

@@ -1,4 +1,4 @@
-//! `kelvin file run` on job files of fio: what they mean is done and reported, what they must not do is refused, and nothing is left.
+//! `kelvin file run` on job files of fio, and `kelvin file mix`: what they mean is done and reported, what they must not do is refused, and nothing is left.
 
 mod test_dir;
 
@@ -174,4 +174,60 @@ fn device_is_written_only_if_named_and_unused() {
     }
     assert_eq!(stdout(&output), "2\n");
     assert!(stderr(&output).contains("is in use: it is mounted at"), "{}", stderr(&output));
+}
+
+#[test]
+fn mix_by_flags_is_a_job_of_one_file() {
+    let dir = TestDir::new();
+    fn mix<'a>(options: &[&'a str]) -> Vec<&'a str> {
+        [&["file", "mix", "data", "--seconds", "50ms"], options].concat()
+    }
+    let report = dir.json(&mix(&[
+        "--size",
+        "64k",
+        "--rwmixread",
+        "40",
+        "--bs",
+        "8k",
+        "--ioengine",
+        "psync",
+        "--numjobs",
+        "2",
+        "--keep",
+    ]));
+    let group = &report["stages"][0]["groups"][0];
+    assert_eq!((&group["threads"], &report["files_made"], &report["files_kept"]), (&2.into(), &1.into(), &true.into()));
+    assert!(
+        group["settings"][0].as_str().unwrap().starts_with("random reads 40 %, writes 60 %, blocks of 8 KiB, psync"),
+        "{group}"
+    );
+    assert!((group["seconds"].as_f64().unwrap() - 0.05).abs() < 1e-6);
+    assert_refused(&dir.run(&mix(&[])), &["data exists, and is written only with --overwrite"]);
+    let reads = dir.json(&mix(&["--read", "100", "--ioengine", "psync", "--rate_iops", "100"]));
+    assert!(reads["stages"][0]["groups"][0]["read"]["response"]["p50"]["value"].as_f64().unwrap() > 0.0);
+    let written = dir.json(&mix(&[
+        "--read",
+        "0",
+        "--engine",
+        "psync",
+        "--overwrite",
+        "--verify",
+        "--sequential",
+        "--fsync",
+        "9",
+    ]));
+    let group = &written["stages"][0]["groups"][0];
+    assert_eq!(group["verification"]["mismatches"], 0);
+    assert!(group.get("read").is_none() && group["verification"]["blocks"].as_u64().unwrap() > 0);
+    for (options, words) in [
+        (&["--depth", "4", "--engine", "sync"][..], "--depth 4: sync has one request in flight"),
+        (&["--read", "0", "--block", "32", "--verify"], "--verify: blocks have at least 64 bytes"),
+        (&["--read", "100", "--offset", "1M"], "data has no block of 4096 bytes"),
+        (&["--read", "100", "--size", "1M"], "data has 65536 bytes, and the job needs 1048576"),
+        (&["--depth", "4096", "--block", "1M"], "--depth: buffers"),
+        (&["--read", "101"], "--read"),
+    ] {
+        assert_refused(&dir.run(&mix(options)), &[words]);
+    }
+    assert_eq!(dir.names(), ["data"]);
 }

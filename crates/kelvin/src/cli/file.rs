@@ -11,7 +11,7 @@ use kelvin_file::copy::MethodChoice;
 use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
 use kelvin_file::{Engine, PagePolicy};
 
-use super::{AnswerArgs, DestinationArgs, RunOptions, Word, duration, number_between, one_of, whole_number};
+use super::{AnswerArgs, DestinationArgs, MixArgs, RunOptions, Word, duration, number_between, one_of, whole_number};
 
 /// States of the page cache.
 const CACHE_STATES: &[Word<PageCacheState>] = &[
@@ -50,6 +50,9 @@ pub enum FileCommand {
     /// Copy a file by one method: rate, system calls, what limited it, and the expected rate
     #[command(after_help = help!("file-copy"))]
     Copy(CopyArgs),
+    /// Mix reads and writes on one file or block device, at random or in order, as fast as possible or at a rate
+    #[command(after_help = help!("file-mix"))]
+    Mix(Box<MixArgs>),
     /// Run the jobs of a job file of fio: reads and writes mixed, at random, at a rate, several at once
     #[command(after_help = help!("file-run"))]
     Run(JobsArgs),
@@ -318,7 +321,7 @@ pub struct DigestArgs {
 }
 
 /// A block: at most 1 GiB.
-fn block_size(text: &str) -> Result<usize, String> {
+pub(super) fn block_size(text: &str) -> Result<usize, String> {
     match parse_bytes(text)? {
         large if large > 1 << 30 => Err("a block has at most 1 GiB".into()),
         bytes => Ok(bytes as usize),

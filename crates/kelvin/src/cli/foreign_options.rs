@@ -34,6 +34,8 @@ const ADVICE: &[Advice] = &[
     // fio, dd.
     advice("kelvin file read", &["--rw", "--readwrite"], "it reads in order, or with --random in random order; kelvin file write writes"),
     advice("kelvin file write", &["--rw", "--readwrite"], "it writes in order; kelvin file read reads, with --random in random order"),
+    advice("kelvin file mix", &["--rw", "--readwrite"], "give --read 70, 100 for reads alone or 0 for writes alone, and --sequential for blocks in order"),
+    advice("kelvin file mix", &["--end_fsync"], "give --fsync N, after every N writes; a job file of kelvin file run knows end_fsync"),
     advice("kelvin file write", &["--direct"], "give --sync direct"),
     advice("kelvin file write", &["--fsync", "--end_fsync", "--end-fsync", "--fdatasync"], "give --sync fsync, once at the end, or --sync dsync, after each block"),
     advice("kelvin file write", &["--runtime", "--time_based", "--seconds"], "a new file has a size: give --size BYTES or --count N"),

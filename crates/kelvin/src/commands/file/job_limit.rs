@@ -22,7 +22,9 @@ const DIRECTIONS: [IoDirection; 2] = [IoDirection::Read, IoDirection::Write];
 impl RateDemand {
     /// Of jobs that all have one.
     pub(super) fn of(jobs: &[&Job]) -> Self {
-        let sum = |limit: &dyn Fn(&Job) -> Option<u64>| jobs.iter().map(|job| limit(job)).sum::<Option<u64>>();
+        let sum = |limit: &dyn Fn(&Job) -> Option<u64>| {
+            jobs.iter().try_fold(0u64, |sum, job| Some(sum.saturating_add(limit(job)?)))
+        };
         let of = |direction| {
             let bytes = sum(&|job| job.rate.of(direction).bytes_per_second);
             (bytes, sum(&|job| job.rate.of(direction).requests_per_second))
@@ -106,5 +108,24 @@ fn part_text(name: &str, result: &JobResult) -> String {
                 units::value_text(latency, Unit::Nanoseconds),
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_file::job_file;
+
+    #[test]
+    fn rates_of_all_jobs_are_added_without_overflow() {
+        let demand = |text: &str| {
+            let planned = job_file::parse(text).unwrap();
+            RateDemand::of(&planned.iter().map(|planned| &planned.job).collect::<Vec<_>>())
+        };
+        let both = demand("[global]\nrate=1k,\nrate_iops=5\n[a]\n[b]\n");
+        assert_eq!((both.bytes, both.requests), ([Some(2048), None], [Some(10), Some(10)]));
+        assert!(!demand("[a]\nrate=1k\n[b]\n").is_any(), "one of them has no rate");
+        let large = demand("[global]\nrate=8191p\n[a]\n[b]\n[c]\n");
+        assert_eq!(large.bytes[0], Some(u64::MAX));
     }
 }

@@ -5,6 +5,7 @@ mod copy;
 mod figures;
 mod job_limit;
 mod job_report;
+mod mix;
 mod read;
 mod run_jobs;
 mod write;
@@ -28,6 +29,7 @@ pub fn file(args: &FileArgs) -> CmdResult {
         FileCommand::Autosize(args) => read::autosize(args)?,
         FileCommand::Write(args) => write::write(args)?,
         FileCommand::Copy(args) => copy::copy(args)?,
+        FileCommand::Mix(args) => return mix::mix(args),
         FileCommand::Run(args) => return run_jobs::run_jobs(args),
         FileCommand::Sweep(args) => return super::run::sweep(args),
         FileCommand::Cache(args) => return cache::cache(args),

@@ -29,8 +29,22 @@ pub(super) fn run_jobs(args: &JobsArgs) -> CmdResult {
     let planned =
         job_file::parse(&read_job_file(&args.job_file)?).map_err(|error| CliError::msg(format!("{name}:{error}")))?;
     let permissions = Permissions { overwrite: args.overwrite.clone(), destroy: args.destroy.clone(), trim: args.trim };
-    let outcome = JobsReport::run(&planned, &permissions, args.keep);
-    let report = JobsReport { job_file: name.clone(), ..outcome.map_err(|error| to_cli_error(&name, error))? };
+    let (planned, permissions) = (&planned, &permissions);
+    run_planned(JobSource { planned, permissions, keeps_files: args.keep, job_file: Some(name) }, outlet)
+}
+
+/// Jobs, where they come from, and what they may do.
+pub(super) struct JobSource<'a> {
+    pub(super) planned: &'a [PlannedJob],
+    pub(super) permissions: &'a Permissions,
+    pub(super) keeps_files: bool,
+    /// The job file; `None` for flags.
+    pub(super) job_file: Option<String>,
+}
+
+/// Runs jobs and reports them.
+pub(super) fn run_planned(source: JobSource<'_>, outlet: AnswerOutlet) -> CmdResult {
+    let report = JobsReport::run(&source).map_err(|error| to_cli_error(source.job_file.as_deref(), error))?;
     let is_sound = report.stages.iter().flat_map(|stage| &stage.groups).all(GroupReport::is_sound);
     outlet.write(&report, |out| {
         for (label, text) in report.lines() {
@@ -45,10 +59,13 @@ pub(super) fn run_jobs(args: &JobsArgs) -> CmdResult {
 }
 
 /// Why jobs could not run, in the words of the command line.
-fn to_cli_error(job_file: &str, error: Error) -> CliError {
+fn to_cli_error(job_file: Option<&str>, error: Error) -> CliError {
     match error {
         Error::InvalidSetting { name: "overwrite" | "destroy", .. } => CliError::msg(format!("--{error}")),
-        Error::InvalidSetting { .. } => CliError::msg(format!("{job_file}: {error}")),
+        Error::InvalidSetting { .. } => match job_file {
+            Some(job_file) => CliError::msg(format!("{job_file}: {error}")),
+            None => CliError::msg(format!("--{error}")),
+        },
         error => CliError::msg(error),
     }
 }
@@ -66,9 +83,10 @@ fn read_job_file(path: &Path) -> Result<String, CliError> {
 }
 
 /// The report, for JSON.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 struct JobsReport {
-    job_file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_file: Option<String>,
     /// Files that were made for the jobs.
     files_made: usize,
     files_kept: bool,
@@ -95,7 +113,8 @@ struct DeviceReport {
 
 impl JobsReport {
     /// Runs stage by stage. What was made is gone afterwards, unless it is kept.
-    fn run(planned: &[PlannedJob], permissions: &Permissions, keeps_files: bool) -> FileResult<Self> {
+    fn run(source: &JobSource<'_>) -> FileResult<Self> {
+        let &JobSource { planned, permissions, keeps_files, .. } = source;
         let jobs: Vec<Job> = planned.iter().flat_map(PlannedJob::jobs).collect();
         let files = JobFiles::prepare(&jobs, permissions)?;
         let work =
@@ -108,7 +127,7 @@ impl JobsReport {
         if keeps_files {
             files.keep()?;
         }
-        Ok(Self { job_file: String::new(), files_made, files_kept: keeps_files, stages })
+        Ok(Self { job_file: source.job_file.clone(), files_made, files_kept: keeps_files, stages })
     }
 
     /// The labelled lines for people; an empty one between groups.
