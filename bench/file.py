@@ -17,6 +17,9 @@ Jobs: file.jobs, with one job and with one on each CPU at queue depth 32, is com
 (--iodepth), by io_uring and by libaio; and file.device.requests with one job of fio at depth 64. Both read a file of 64 MiB on the file system of --dir, and one on the loop device under the limit,
 on all CPUs. The interval must lie within 5 %.
 
+Job files: `kelvin file run` and fio run the same job file, random reads, and 70 % reads with 30 % writes, 4 KiB at depth 16 by io_uring, on
+the loop device under the limit and without it. The interval of the ratio of requests must lie within 5 % under the limit.
+
 `kelvin digest` of a file that is not in memory is compared, as a whole program, with the sequential direct rates of fio and dd
 under the limit. It runs with a cached read method, and with one that it must find (--rebuild-cache). Bound: above 0.97. Needs root.
 
@@ -174,6 +177,25 @@ class FilePrograms:
         others = [cpu for cpu in sorted(os.sched_getaffinity(0)) if cpu != self.rivals.cpu]
         return [self.rivals.cpu, *others][:jobs]
 
+    def write_job_file(self, options):
+        """A job file for both programs, on this file and past the page cache."""
+        job_file = self.path.with_name("job.fio")
+        lines = ["[side]", f"filename={self.path}", "direct=1", "ioengine=io_uring", "iodepth=16", "bs=4k", "time_based", f"runtime={round(self.seconds)}", "ramp_time=1", "thread", "invalidate=0", *options]
+        job_file.write_text("\n".join(lines) + "\n")
+        return job_file
+
+    def kelvin_job_file_rate(self, options):
+        """Requests per second of both directions."""
+        flags = ["--overwrite", self.path] if "rw=randrw" in options else []
+        output = self.run_pinned(self.kelvin, "file", "run", self.write_job_file(options), "--json", *flags).stdout
+        group = json.loads(output)["stages"][0]["groups"][0]
+        return sum(group[direction]["requests_per_second"]["value"] for direction in ("read", "write") if direction in group)
+
+    def fio_job_file_rate(self, options):
+        output = self.run_pinned(common.require_program("fio", "fio"), self.write_job_file(options), "--output-format=json").stdout
+        job = json.loads(output[output.index("{"):])["jobs"][0]
+        return job["read"]["iops"] + job["write"]["iops"]
+
     def dd_rate(self, block):
         self.ensure_cached()
         total_bytes = total_seconds = 0.0
@@ -325,6 +347,35 @@ def job_comparisons(programs, medium):
     ]
 
 
+def job_file_comparisons(programs, judged, limit_text):
+    """Comparisons of the same job file run by both."""
+    jobs = (("random reads", ["rw=randread"]), ("random 70 % reads, 30 % writes", ["rw=randrw", "rwmixread=70"]))
+    return [
+        Comparison(
+            f"job file: {name}, 4k, depth 16, {limit_text}", "fio io_uring",
+            lambda options=options: programs.kelvin_job_file_rate(options),
+            lambda options=options: programs.fio_job_file_rate(options),
+            least=0.95, most=1.05, judged=judged,
+        )
+        for name, options in jobs
+    ]
+
+
+def measure_job_files(kelvin, rivals, arguments, order):
+    """Measures job files on a device of known rate, and on one as fast as memory."""
+    with media.loop_device(192 * MIB) as (path, device):
+        with path.open("r+b") as file:
+            file.truncate(64 * MIB)
+        with media.throttled_cgroup(device, 64 * MIB, 4000) as join_cgroup:
+            limit_text = "as fast as it is" if join_cgroup is None else "64 MiB/s, 4000 requests/s"
+            programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), join_cgroup)
+            results = measure_until_settled(job_file_comparisons(programs, True, limit_text), rivals, arguments, order)
+        if join_cgroup is not None:
+            programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2))
+            results += measure_until_settled(job_file_comparisons(programs, False, "no limit"), rivals, arguments, order)
+    return results
+
+
 def measure_jobs(kelvin, rivals, arguments, order, directory):
     """Measures jobs on the file system of --dir, and on a device of known rate."""
     path = directory / "data"
@@ -442,7 +493,7 @@ def parse():
     parser.add_argument("--size", type=int, default=4096, help="size of the file for the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
     parser.add_argument("--unlimited", action="store_true", help="also measure direct reads without a limit on the device; they are not judged")
-    parser.add_argument("--only", nargs="+", choices=(parts := ["cached", "copy", "direct", "jobs", "digest"]), default=parts)
+    parser.add_argument("--only", nargs="+", choices=(parts := ["cached", "copy", "direct", "jobs", "jobfile", "digest"]), default=parts)
     return common.parse_pairs(parser)
 
 
@@ -465,6 +516,8 @@ def measure(arguments):
             comparisons += measure_devices(kelvin, rivals, arguments, order)
         if "jobs" in arguments.only:
             comparisons += measure_jobs(kelvin, rivals, arguments, order, Path(directory))
+        if "jobfile" in arguments.only:
+            comparisons += measure_job_files(kelvin, rivals, arguments, order)
         if "digest" in arguments.only:
             path = Path(directory) / "data"
             media.fill_file(path, arguments.size * MIB)
