@@ -88,8 +88,9 @@ fn files_of_any_kind_arrive_compressed() {
             assert!(unsent.is_empty(), "{unsent:?}");
             let report = summary.sent.compression.unwrap();
             assert_eq!((summary.moved.amount.moved, report.content, report.level), (bytes, bytes, 1 + number as u8));
-            // What repeats is half of it and more.
-            assert!(report.sent < bytes / 2 && report.incompressible >= 1 << 20, "{report:?}");
+            // What repeats is half of it and more. A block that another stream has taken is tried as a whole, noise and all.
+            let noise_bytes = if streams == 1 { 1 << 20 } else { 90_000 };
+            assert!(report.sent < bytes / 2 && report.incompressible >= noise_bytes, "{report:?}");
             assert!(summary.to_string().contains(", verified, compressed "), "{summary}");
             assert!(!summary.is_predictable() && summary.received.costs.is_none());
         });
