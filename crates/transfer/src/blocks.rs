@@ -8,6 +8,10 @@ use crate::{Error, Result};
 /// Bytes of a block: what is verified, sent again and gone on from as a whole. Its digest costs a hundred-thousandth of it to
 /// send, and what is lost of it when a connection ends is sent again in a moment.
 pub const BLOCK_BYTES: u64 = 4 << 20;
+/// Bytes of a block of a file that is there in an older state, as long as it has no more than so many blocks: their bits fit into a
+/// message. Its digest is a two-thousandth of it.
+const CHANGED_BLOCK_BYTES: u64 = 64 << 10;
+const MAX_CHANGED_BLOCKS: u64 = 1 << 18;
 /// Most blocks of a file: those of 64 TiB, whose bits are 2 MiB.
 const MAX_BLOCKS: u64 = 1 << 24;
 
@@ -15,14 +19,51 @@ const MAX_BLOCKS: u64 = 1 << 24;
 const OUT_OF_ORDER: &str = "it sent bytes of a file out of order";
 const BEYOND_END: &str = "it sent bytes beyond the end of a file or of a block";
 
-/// How many blocks a file has.
-pub fn block_count(bytes: u64) -> u64 {
-    bytes.div_ceil(BLOCK_BYTES)
+/// Into which blocks a file is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    bytes: u64,
+    block_bytes: u64,
 }
 
-/// Where a block is in a file of this size.
-pub(crate) fn block_range(block: u64, bytes: u64) -> Range<u64> {
-    block * BLOCK_BYTES..bytes.min((block + 1) * BLOCK_BYTES)
+impl BlockLayout {
+    /// A file of this size.
+    pub fn of_file(bytes: u64) -> Self {
+        Self { bytes, block_bytes: BLOCK_BYTES }
+    }
+
+    /// A file of this size of which the receiver has an older state: in smaller blocks, of which fewer differ.
+    pub fn of_changed_file(bytes: u64) -> Self {
+        let is_fine = |block_bytes: &u64| bytes.div_ceil(*block_bytes) <= MAX_CHANGED_BLOCKS;
+        let sizes = (CHANGED_BLOCK_BYTES.ilog2()..BLOCK_BYTES.ilog2()).map(|log| 1 << log);
+        Self { bytes, block_bytes: sizes.into_iter().find(is_fine).unwrap_or(BLOCK_BYTES) }
+    }
+
+    /// The beginning of it, of this size.
+    pub(crate) fn truncated(self, bytes: u64) -> Self {
+        Self { bytes: self.bytes.min(bytes), ..self }
+    }
+
+    /// How many blocks there are.
+    pub fn count(&self) -> u64 {
+        self.bytes.div_ceil(self.block_bytes)
+    }
+
+    /// Where a block is.
+    pub(crate) fn range(&self, block: u64) -> Range<u64> {
+        block * self.block_bytes..self.bytes.min((block + 1) * self.block_bytes)
+    }
+
+    /// A bit for each block, none of them set.
+    pub(crate) fn no_bits(&self) -> Vec<u8> {
+        vec![0; self.count().div_ceil(8) as usize]
+    }
+
+    /// How many bytes are in blocks whose bit is set.
+    pub(crate) fn present_bytes(&self, bits: &[u8]) -> u64 {
+        let blocks = (0..self.count()).filter(|block| is_bit_set(bits, *block));
+        blocks.map(|block| self.range(block)).map(|range| range.end - range.start).sum()
+    }
 }
 
 /// The parts of a range of this many bytes at most: where each begins, and its bytes.
@@ -33,12 +74,6 @@ pub(crate) fn parts(range: Range<u64>, max_bytes: u64) -> impl Iterator<Item = (
 /// Whether a bit is set.
 pub fn is_bit_set(bits: &[u8], index: u64) -> bool {
     bits.get((index / 8) as usize).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
-}
-
-/// How many bytes of a file of this size are in blocks whose bit is set.
-pub(crate) fn present_bytes(bits: &[u8], bytes: u64) -> u64 {
-    let blocks = (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block));
-    blocks.map(|block| block_range(block, bytes)).map(|range| range.end - range.start).sum()
 }
 
 /// Sets a bit of this many bytes.
@@ -65,6 +100,7 @@ pub fn last_block_end(bits: &[u8]) -> u64 {
 pub struct BlockMap {
     /// Its size; none of one whose size is unknown, which comes in order.
     pub bytes: Option<u64>,
+    layout: BlockLayout,
     arrived: Vec<u8>,
     missing: u64,
     /// The end of what arrived last.
@@ -79,20 +115,32 @@ impl BlockMap {
     /// # Errors
     /// A file of too many blocks.
     pub fn new(bytes: Option<u64>) -> Result<Self> {
-        let blocks = block_count(bytes.unwrap_or_default());
+        Self::with_layout(bytes, BlockLayout::of_file(bytes.unwrap_or_default()))
+    }
+
+    /// None of a file that is there in an older state.
+    ///
+    /// # Errors
+    /// A file of too many blocks.
+    pub fn of_changed_file(bytes: u64) -> Result<Self> {
+        Self::with_layout(Some(bytes), BlockLayout::of_changed_file(bytes))
+    }
+
+    fn with_layout(bytes: Option<u64>, layout: BlockLayout) -> Result<Self> {
+        let blocks = layout.count();
         if blocks > MAX_BLOCKS {
             return Err(Error::Refused(format!("it has more than {} TiB", (MAX_BLOCKS * BLOCK_BYTES) >> 40)));
         }
         // An empty file has no block, and is whole when its one empty piece has come.
         let missing = if bytes.is_some() { blocks.max(1) } else { 1 };
-        Ok(Self { bytes, arrived: vec![0; blocks.div_ceil(8) as usize], missing, next_offset: 0, claimed: Vec::new() })
+        Ok(Self { bytes, layout, arrived: layout.no_bits(), missing, next_offset: 0, claimed: Vec::new() })
     }
 
     /// These blocks are there already; returns how many bytes that are.
     pub fn mark_present(&mut self, bits: &[u8]) -> u64 {
-        let bytes = self.bytes.unwrap_or_default();
-        (0..block_count(bytes)).filter(|block| is_bit_set(bits, *block)).for_each(|block| self.mark_arrived(block));
-        present_bytes(bits, bytes)
+        let blocks = 0..self.layout.count();
+        blocks.filter(|block| is_bit_set(bits, *block)).for_each(|block| self.mark_arrived(block));
+        self.layout.present_bytes(bits)
     }
 
     /// A piece has arrived.
@@ -108,10 +156,11 @@ impl BlockMap {
             self.missing -= u64::from(piece.is_last);
             return Ok(());
         };
-        let block = first / BLOCK_BYTES;
-        let end_of_block = (block * BLOCK_BYTES).saturating_add(BLOCK_BYTES).min(bytes);
+        let block_bytes = self.layout.block_bytes;
+        let block = first / block_bytes;
+        let end_of_block = (block * block_bytes).saturating_add(block_bytes).min(bytes);
         Error::ensure(end <= end_of_block && (first < end || bytes == 0), BEYOND_END)?;
-        let is_next = first == block * BLOCK_BYTES || first == self.next_offset;
+        let is_next = first == block * block_bytes || first == self.next_offset;
         Error::ensure(is_next && self.is_unclaimed(block) && self.missing > 0, OUT_OF_ORDER)?;
         self.next_offset = end;
         if end == end_of_block {
@@ -126,6 +175,7 @@ impl BlockMap {
     /// One that is none, or is arriving already, or there.
     pub fn claim(&mut self, piece: &FilePiece) -> Result<()> {
         let bytes = self.bytes.unwrap_or_default();
+        Error::ensure(self.layout == BlockLayout::of_file(bytes), OUT_OF_ORDER)?;
         let (block, first) = (piece.offset / BLOCK_BYTES, piece.offset);
         let is_block =
             first % BLOCK_BYTES == 0 && first < bytes && u64::from(piece.bytes) == BLOCK_BYTES.min(bytes - first);
@@ -151,7 +201,7 @@ impl BlockMap {
         if is_bit_set(&self.arrived, block) {
             return;
         }
-        if block_count(self.bytes.unwrap_or_default()) > 0 {
+        if self.layout.count() > 0 {
             set_bit(&mut self.arrived, block);
         }
         self.missing -= 1;
@@ -243,6 +293,22 @@ mod tests {
         assert!(!blocks.is_complete());
         assert!(blocks.record_piece(&piece(2 * BLOCK_BYTES, 1)).is_err());
         blocks.record_piece(&piece(BLOCK_BYTES, BLOCK_BYTES)).unwrap();
+        assert!(blocks.is_complete());
+    }
+
+    #[test]
+    fn changed_files_have_smaller_blocks() {
+        let block_bytes = |bytes| BlockLayout::of_changed_file(bytes).block_bytes;
+        assert_eq!(block_bytes(1_000_000_000), 64 << 10);
+        assert_eq!([block_bytes(16 << 30), block_bytes((16 << 30) + 1)], [64 << 10, 128 << 10]);
+        assert_eq!([block_bytes(1 << 40), block_bytes(u64::MAX)], [BLOCK_BYTES; 2]);
+        let mut blocks = BlockMap::of_changed_file(3 * CHANGED_BLOCK_BYTES + 5).unwrap();
+        assert_eq!(blocks.mark_present(&[0b1001]), CHANGED_BLOCK_BYTES + 5);
+        assert!(blocks.record_piece(&piece(CHANGED_BLOCK_BYTES, CHANGED_BLOCK_BYTES + 1)).is_err());
+        assert!(blocks.claim(&piece(CHANGED_BLOCK_BYTES, CHANGED_BLOCK_BYTES)).is_err());
+        blocks.record_piece(&piece(2 * CHANGED_BLOCK_BYTES, CHANGED_BLOCK_BYTES)).unwrap();
+        assert!(!blocks.is_complete());
+        blocks.record_piece(&piece(CHANGED_BLOCK_BYTES, CHANGED_BLOCK_BYTES)).unwrap();
         assert!(blocks.is_complete());
     }
 

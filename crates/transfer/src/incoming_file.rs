@@ -15,7 +15,7 @@ use kelvin_file::atomic_file::{AtomicFile, PinnedPath};
 use kelvin_sys::lock;
 use rustix::fs::FallocateFlags;
 
-use crate::blocks::{self, BLOCK_BYTES, BlockMap};
+use crate::blocks::{self, BLOCK_BYTES, BlockLayout, BlockMap};
 use crate::directory_tree::part_name;
 use crate::message::{Blake3Digest, EntryKind, FileEntry, FilePiece};
 use crate::metadata::set_metadata;
@@ -210,6 +210,32 @@ impl IncomingFile {
             Sink::File(file) if self.is_resumed => Some(file.file()),
             _ => None,
         }
+    }
+
+    /// It begins as a copy of an older state, block by block.
+    ///
+    /// # Errors
+    /// Those of emptying what a killed receiver left; a file of too many blocks.
+    pub(crate) fn begin_copy(&mut self, bytes: u64) -> Result<()> {
+        self.set_length(0)?;
+        self.is_resumed = true;
+        lock(&self.arrivals).blocks = BlockMap::of_changed_file(bytes)?;
+        Ok(())
+    }
+
+    /// Writes a block of an older state. Zeros stay a hole.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn copy_block(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        file.file().write_all_at(bytes, offset).map_err(|error| FileError::call("write", &self.path, error))?;
+        self.unflushed += bytes.len() as u64;
+        self.reservation.add(bytes.len() as u64);
+        Ok(())
     }
 
     /// These blocks of the part are right.
@@ -422,9 +448,9 @@ fn entry_size(entry: &FileEntry) -> (Option<u64>, u64) {
 
 /// The digests of the blocks of a part.
 pub fn block_digests(part: &File) -> impl Iterator<Item = std::io::Result<Blake3Digest>> + '_ {
-    let bytes = part.metadata().map_or(0, |metadata| metadata.len());
+    let layout = BlockLayout::of_file(part.metadata().map_or(0, |metadata| metadata.len()));
     let mut buffer = Vec::new();
-    (0..blocks::block_count(bytes)).map(move |block| range_digest(part, blocks::block_range(block, bytes), &mut buffer))
+    (0..layout.count()).map(move |block| range_digest(part, layout.range(block), &mut buffer))
 }
 
 /// The digest of a range of a file.

@@ -67,7 +67,7 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     caller: ProgramRole { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 14,
+    version: 15,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

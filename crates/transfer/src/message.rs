@@ -98,6 +98,8 @@ pub enum SenderMessage {
         /// Whether no more follow.
         is_all: bool,
     },
+    /// A file that is there in an older state: which of its blocks are there?
+    QueryBlocks(EntryNumber),
     /// Like `Batch`, of which all content is in one frame of zstd.
     CompressedBatch {
         /// The files.
@@ -481,6 +483,8 @@ pub enum EntryDecision {
     Wanted,
     /// Like `Wanted`, and [`ReceiverMessage::PresentBlocks`] states what of it is there.
     Resumed,
+    /// Like `Wanted`, and an older state is there, of which [`SenderMessage::QueryBlocks`] asks for the blocks.
+    Changed,
     /// The file is there and need not come.
     Unchanged,
     /// A directory or a link was made.

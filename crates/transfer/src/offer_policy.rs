@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kelvin_file::Error as FileError;
 use kelvin_file::rename_noreplace::{self, PathAt};
 use kelvin_file::temporary_files::descriptor_path;
-use rustix::fs::{AtFlags, FileType, Gid, Stat, StatxFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, StatxFlags, Uid};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
@@ -256,11 +256,30 @@ impl OfferPolicy {
             let is_resumed = part.resumed_part().is_some();
             return Ok((if is_resumed { EntryDecision::Resumed } else { EntryDecision::Wanted }, Some(part)));
         }
+        // Who may replace it may learn digests of what it was.
+        let is_changed = settings.update && existing.is_some_and(|old| old.st_size > 0) && bytes > BLOCK_BYTES;
+        let decision = if is_changed { EntryDecision::Changed } else { EntryDecision::Wanted };
         self.check_space(stored)?;
         self.reserved_bytes = self.reserved_bytes.saturating_add(stored);
         let free = self.free_bytes.get().map(|free| free.map(|bytes| bytes.saturating_sub(stored)));
         self.free_bytes.set(free);
-        Ok((EntryDecision::Wanted, None))
+        Ok((decision, None))
+    }
+
+    /// Makes the file of an entry that is there in an older state, and opens that; none where it cannot be read, or has gone.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn create_copy(&mut self, entry: &FileEntry, bytes: u64) -> Result<(IncomingFile, Option<File>)> {
+        let mut incoming_file = self.create_incoming(entry)?;
+        incoming_file.begin_copy(bytes)?;
+        let directory = self.tree().map(|tree| tree.open_directory(entry.parent)).transpose()?;
+        let open = |directory: Arc<OpenDirectory>| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            rustix::fs::openat(&*directory.directory, entry.name.as_os_str(), flags, Mode::empty()).ok().map(File::from)
+        };
+        let is_regular = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
+        Ok((incoming_file, directory.and_then(open).filter(is_regular)))
     }
 
     /// Makes the file of an entry that is wanted.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use kelvin_sys::net::socket_queues;
 
+use crate::blocks::BlockLayout;
 use crate::compression::{CompressionLevel, PieceCompressor, SharedTotals};
 use crate::datapath::{SendMethod, SendSetup};
 use crate::message::{
@@ -194,6 +195,15 @@ fn round_trip(channel: &SecureChannel) -> Duration {
 struct WantedFile {
     number: usize,
     valid_blocks: Vec<u8>,
+    /// Whether the receiver has an older state of it, of whose blocks it is asked first.
+    is_changed: bool,
+}
+
+impl WantedFile {
+    /// Into which blocks a file of this size is divided.
+    fn layout(&self, bytes: u64) -> BlockLayout {
+        if self.is_changed { BlockLayout::of_changed_file(bytes) } else { BlockLayout::of_file(bytes) }
+    }
 }
 
 /// All that is sent over one connection.
@@ -349,6 +359,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             None => self.moved.add(&source.entry, &amount),
             Some(RefusalReason(why)) => {
                 self.refused_file = Some(number);
+                self.resume_infos.remove(&number);
                 self.unsent.push(UnsentFile::new(source, Error::Refused(why)));
             }
         }

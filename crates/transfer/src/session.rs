@@ -4,12 +4,14 @@ mod deletion;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kelvin_file::Error as FileError;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 
+use crate::blocks::BlockLayout;
 use crate::compression::{Decompressor, check_frame};
 use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::directory_tree::MAX_DIRECTORIES;
@@ -90,6 +92,8 @@ struct WantedEntry {
     entry: FileEntry,
     /// It, if a part of it was there, which is so of few.
     part: Option<Box<IncomingFile>>,
+    /// Whether an older state is there, of whose blocks the sender has not asked yet.
+    is_changed: bool,
     /// How many blocks of the part were reported to the sender, which has not answered which are right.
     announced_blocks: u64,
 }
@@ -229,6 +233,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             self.flush_verdicts_if_due()?;
             match self.channels.first.receive()? {
                 SenderMessage::Offer(entries) => self.decide_entries(entries)?,
+                SenderMessage::QueryBlocks(file) => self.on_query_blocks(file)?,
                 SenderMessage::ValidBlocks { file, blocks } => self.on_valid_blocks(file, &blocks)?,
                 SenderMessage::Abandoned { file, why } => self.on_abandoned(file, why)?,
                 SenderMessage::TotalFound(bytes) => self.on_total_found(bytes)?,
@@ -345,11 +350,12 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                     *stored = 0;
                 }
             }
-            let is_wanted = matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed);
+            let is_changed = decision == EntryDecision::Changed;
+            let is_wanted = is_changed || matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed);
             if self.settings.dry_run {
                 self.report_planned(&entry, is_wanted);
             } else if is_wanted {
-                let wanted_file = WantedEntry { entry, part: part.map(Box::new), announced_blocks: 0 };
+                let wanted_file = WantedEntry { entry, part: part.map(Box::new), is_changed, announced_blocks: 0 };
                 self.wanted_files.insert(number, wanted_file);
             }
             decisions.push(decision);
@@ -378,25 +384,61 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let Some(part) = wanted_file.part.as_ref().and_then(|incoming| incoming.resumed_part()) else {
             return Ok(());
         };
-        let (mut first, mut digests, mut last_sent) = (0, Vec::new(), Instant::now());
-        let mut send = |digests: &mut Vec<Blake3Digest>, is_all| {
-            let digests = std::mem::take(digests);
-            let next = first + digests.len() as u32;
-            let first = std::mem::replace(&mut first, next);
-            self.channels.first.send(&ReceiverMessage::PresentBlocks { file, first, digests, is_all })
-        };
+        let mut report = BlockReport::new(file);
         for digest in block_digests(part) {
             // A block that cannot be read is one that is not there, as are those behind it.
             let Ok(digest) = digest else { break };
-            digests.push(digest);
-            wanted_file.announced_blocks += 1;
-            // A slow disk needs minutes for this many, and the sender, who waits for them, has its own blocks to read.
-            if digests.len() == MAX_DIGESTS || last_sent.elapsed() >= DIGEST_REPORT_INTERVAL {
-                send(&mut digests, false)?;
-                last_sent = Instant::now();
-            }
+            report.add(digest, self.channels.first)?;
         }
-        send(&mut digests, true)
+        wanted_file.announced_blocks = report.finish(self.channels.first)?;
+        Ok(())
+    }
+
+    /// Begins a file as a copy of its older state, and sends which blocks that has.
+    fn on_query_blocks(&mut self, file: EntryNumber) -> Result<()> {
+        let parts = self.wanted_files.values().filter(|file| file.part.is_some()).count();
+        Error::ensure(parts < MAX_OPEN_PARTS, "it asks for the blocks of more files than it may before it sends them")?;
+        let wanted_file = self.wanted_files.get_mut(&file).filter(|file| file.is_changed).ok_or(UNWANTED_FILE)?;
+        wanted_file.is_changed = false;
+        let entry = wanted_file.entry.clone();
+        match self.copy_present_blocks(file, &entry) {
+            Ok((part, announced_blocks)) => {
+                if let Some(wanted_file) = self.wanted_files.get_mut(&file) {
+                    (wanted_file.part, wanted_file.announced_blocks) = (Some(Box::new(part)), announced_blocks);
+                }
+                Ok(())
+            }
+            Err(why) if why.is_per_file() => {
+                self.wanted_files.remove(&file);
+                self.report_failure(file, &entry, why)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Copies a file that is there block by block; returns the copy, and how many blocks it has. Each digest is that of what was
+    /// written, so that nobody needs to read it again.
+    fn copy_present_blocks(&mut self, file: EntryNumber, entry: &FileEntry) -> Result<(IncomingFile, u64)> {
+        let EntryKind::File { bytes, .. } = entry.kind else { return Err(UNWANTED_FILE) };
+        let (mut copy, source) = self.policy.create_copy(entry, bytes)?;
+        let (mut report, mut buffer) = (BlockReport::new(file), Vec::new());
+        let present_bytes = source.as_ref().and_then(|source| source.metadata().ok()).map_or(0, |source| source.len());
+        let layout = BlockLayout::of_changed_file(bytes).truncated(present_bytes);
+        for range in (0..layout.count()).map(|block| layout.range(block)) {
+            buffer.resize((range.end - range.start) as usize, 0);
+            let channel = &mut self.channels.first;
+            let read = source.as_ref().is_some_and(|source| {
+                channel.times.time_file(|| source.read_exact_at(&mut buffer, range.start)).is_ok()
+            });
+            // As of a part.
+            if !read {
+                break;
+            }
+            channel.times.time_file(|| copy.copy_block(&buffer, range.start))?;
+            let digest = add_elapsed(&mut channel.times.verify, || *crate::wire::hash(&buffer).as_bytes());
+            report.add(digest, channel)?;
+        }
+        Ok((copy, report.finish(self.channels.first)?))
     }
 
     fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
@@ -850,6 +892,45 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             (2.., Some(streams)) => streams.streams(),
             _ => choice.map_or(1, |choice| choice.streams),
         }
+    }
+}
+
+/// Which blocks of a file are there, sent as they are found.
+struct BlockReport {
+    file: EntryNumber,
+    first: u32,
+    digests: Vec<Blake3Digest>,
+    last_sent: Instant,
+}
+
+impl BlockReport {
+    fn new(file: EntryNumber) -> Self {
+        Self { file, first: 0, digests: Vec::new(), last_sent: Instant::now() }
+    }
+
+    /// The next block is there.
+    fn add<S: TransferStream>(&mut self, digest: Blake3Digest, channel: &mut SecureChannel<S>) -> Result<()> {
+        self.digests.push(digest);
+        // A slow disk needs minutes for this many, and the sender, who waits for them, has its own blocks to read.
+        if self.digests.len() == MAX_DIGESTS || self.last_sent.elapsed() >= DIGEST_REPORT_INTERVAL {
+            Error::check_stop()?;
+            self.send(false, channel)?;
+            self.last_sent = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn send<S: TransferStream>(&mut self, is_all: bool, channel: &mut SecureChannel<S>) -> Result<()> {
+        let digests = std::mem::take(&mut self.digests);
+        let next = self.first + digests.len() as u32;
+        let first = std::mem::replace(&mut self.first, next);
+        channel.send(&ReceiverMessage::PresentBlocks { file: self.file, first, digests, is_all })
+    }
+
+    /// No more are there; how many there are.
+    fn finish<S: TransferStream>(mut self, channel: &mut SecureChannel<S>) -> Result<u64> {
+        self.send(true, channel)?;
+        Ok(self.first.into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
+mod changed_files;
 mod channel;
 mod compression;
 mod deletion;

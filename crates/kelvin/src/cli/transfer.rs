@@ -88,7 +88,8 @@ pub struct SendArgs {
     /// Keep extended attributes of the user's name space
     #[arg(long)]
     pub xattrs: bool,
-    /// Skip files that have the same size and modification time at the receiver
+    /// Skip files that have the same size and modification time at the receiver; of large files that changed, send the
+    /// blocks that differ
     #[arg(long)]
     pub update: bool,
     /// Compress by zstd what gets smaller: at the level, or plain, that is measured to be fastest over this connection, or at

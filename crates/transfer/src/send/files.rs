@@ -14,7 +14,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::retry_on_intr;
 
 use super::{SendSession, UnsentFile, WantedFile};
-use crate::blocks::{self, is_bit_set};
+use crate::blocks::{self, BlockLayout, is_bit_set};
 use crate::compression::{COMPRESSED_PIECE_BYTES, PieceCompressor};
 use crate::datapath::{PathMethod, SendMethod, SendPath};
 use crate::message::{EntryKind, EntryNumber, FilePiece, SenderMessage, WholeFile};
@@ -32,13 +32,18 @@ const ZERO_BUFFER_BYTES: usize = 4096;
 
 impl<S: TransferStream> SendSession<'_, S> {
     /// Sends the next file, or as many small ones as go together.
-    pub(super) fn send_next(&mut self, WantedFile { number, valid_blocks }: WantedFile) -> Result<()> {
+    pub(super) fn send_next(&mut self, mut next: WantedFile) -> Result<()> {
+        if next.is_changed && next.valid_blocks.is_empty() {
+            let Some(compared) = self.query_blocks(next)? else { return Ok(()) };
+            next = compared;
+        }
+        let number = next.number;
         let source = Arc::clone(&self.collection.sources[number]);
         self.open_file_connection(number)?;
         if source.entry.is_small() {
             self.send_small(number)?;
         } else {
-            self.send_large(number, &source, &valid_blocks)?;
+            self.send_large(&next, &source)?;
         }
         self.close_file_connection(number)?;
         while self.options.acknowledge && self.unacked.contains_key(&number) {
@@ -144,7 +149,7 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Reports that a file will not come.
-    fn abandon(&mut self, number: usize, why: Error) -> Result<()> {
+    pub(super) fn abandon(&mut self, number: usize, why: Error) -> Result<()> {
         let source = Arc::clone(&self.collection.sources[number]);
         self.channels.first.queue(&SenderMessage::Abandoned { file: number as EntryNumber, why: why.wire_text() })?;
         self.unacked.remove(&number);
@@ -154,7 +159,9 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     /// Sends the blocks of a file that the receiver does not have.
-    fn send_large(&mut self, number: usize, source: &SourceEntry, valid_blocks: &[u8]) -> Result<()> {
+    fn send_large(&mut self, wanted_file: &WantedFile, source: &SourceEntry) -> Result<()> {
+        let (number, valid_blocks) = (wanted_file.number, &wanted_file.valid_blocks[..]);
+        let layout = wanted_file.layout(source.bytes());
         let settled_before = self.settled_bytes;
         if valid_blocks.is_empty() {
             self.unacked.insert(number, ByteCounts::default());
@@ -162,7 +169,7 @@ impl<S: TransferStream> SendSession<'_, S> {
             return Ok(());
         }
         let sent = source.open().and_then(|file| {
-            let outgoing = OutgoingFile { number: number as EntryNumber, source, file: &file, valid_blocks };
+            let outgoing = OutgoingFile { number: number as EntryNumber, source, file: &file, valid_blocks, layout };
             if source.entry.kind == EntryKind::Stream {
                 return self.send_stream(outgoing);
             }
@@ -191,12 +198,12 @@ impl<S: TransferStream> SendSession<'_, S> {
     }
 
     fn send_blocks(&mut self, outgoing: OutgoingFile<'_>) -> Result<()> {
-        let OutgoingFile { number, source, file, valid_blocks } = outgoing;
-        let count = blocks::block_count(source.bytes()).max(1);
+        let OutgoingFile { number, source, file, valid_blocks, layout } = outgoing;
+        let count = layout.count().max(1);
         let Some(first) = self.send_parallel(outgoing)? else { return Ok(()) };
         let mut missing_blocks = (first..count).filter(|block| !is_bit_set(valid_blocks, *block)).peekable();
         while let Some(block) = missing_blocks.next() {
-            let range = blocks::block_range(block, source.bytes());
+            let range = layout.range(block);
             let mut pieces = data_and_holes(source, file, range).into_iter().peekable();
             while let Some(((offset, end), is_hole)) = pieces.next() {
                 let (bytes, is_last) =
@@ -456,6 +463,7 @@ pub(super) struct OutgoingFile<'a> {
     pub(super) file: &'a File,
     /// A bit for each block that the receiver has.
     pub(super) valid_blocks: &'a [u8],
+    pub(super) layout: BlockLayout,
 }
 
 /// Reads the content of a small file, if it is what was offered, into room for a byte more. That there is none shows its end without

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{SendSession, UNKNOWN_FILE, UnsentFile, WantedFile};
-use crate::blocks::{self, set_bit};
+use crate::blocks::{BLOCK_BYTES, set_bit};
 use crate::incoming_file::range_digest;
 use crate::message::{Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, RefusalReason, SenderMessage};
 use crate::secure_channel::TransferStream;
@@ -23,10 +23,10 @@ const MAX_ENTRY_OVERHEAD: usize = 64;
 
 /// What the receiver reported of the blocks of a file.
 pub(super) struct ResumeInfo {
-    /// Those that are right.
-    pub(super) valid_blocks: Vec<u8>,
+    /// The file, with those that are right.
+    wanted_file: WantedFile,
     /// The next one of which it is to speak.
-    pub(super) next_block: u32,
+    next_block: u32,
 }
 
 /// For what the receiver has room.
@@ -40,6 +40,14 @@ pub(super) enum SpaceCheck {
     Insufficient,
     /// For all, however much it is: the receiver knows it, and would have refused it.
     TotalFits,
+}
+
+impl ResumeInfo {
+    /// Nothing yet of a file of this size.
+    fn new(mut wanted_file: WantedFile, bytes: u64) -> Self {
+        wanted_file.valid_blocks = wanted_file.layout(bytes).no_bits();
+        Self { wanted_file, next_block: 0 }
+    }
 }
 
 impl<S: TransferStream> SendSession<'_, S> {
@@ -99,14 +107,20 @@ impl<S: TransferStream> SendSession<'_, S> {
         let is_dry = self.options.settings.dry_run;
         match decision {
             EntryDecision::Wanted | EntryDecision::Resumed if !source.is_file() => return Err(UNKNOWN_FILE),
+            EntryDecision::Changed if !self.options.settings.update || source.bytes() <= BLOCK_BYTES => {
+                return Err(Error::ProtocolViolation("it has an older state of a file that is sent whole"));
+            }
             EntryDecision::Made if source.is_file() => return Err(UNKNOWN_FILE),
-            EntryDecision::Wanted | EntryDecision::Resumed if is_dry => {
+            EntryDecision::Wanted | EntryDecision::Resumed | EntryDecision::Changed if is_dry => {
                 self.planned.push(source.display_path().to_owned())
             }
-            EntryDecision::Wanted => self.ready_files.push_back(WantedFile { number, valid_blocks: Vec::new() }),
+            EntryDecision::Wanted | EntryDecision::Changed => {
+                let is_changed = decision == EntryDecision::Changed;
+                self.ready_files.push_back(WantedFile { number, valid_blocks: Vec::new(), is_changed });
+            }
             EntryDecision::Resumed => {
-                let valid_blocks = vec![0; blocks::block_count(source.bytes()).div_ceil(8) as usize];
-                self.resume_infos.insert(number, ResumeInfo { valid_blocks, next_block: 0 });
+                let wanted_file = WantedFile { number, valid_blocks: Vec::new(), is_changed: false };
+                self.resume_infos.insert(number, ResumeInfo::new(wanted_file, source.bytes()));
             }
             EntryDecision::Unchanged => {
                 self.unchanged += 1;
@@ -121,6 +135,21 @@ impl<S: TransferStream> SendSession<'_, S> {
         Ok(())
     }
 
+    /// Asks which blocks the receiver has of an older state of a file, and compares them; none if the receiver cannot go on with it.
+    pub(super) fn query_blocks(&mut self, wanted_file: WantedFile) -> Result<Option<WantedFile>> {
+        let number = wanted_file.number;
+        let bytes = self.collection.sources[number].bytes();
+        self.resume_infos.insert(number, ResumeInfo::new(wanted_file, bytes));
+        // It may be refused meanwhile.
+        self.unacked.insert(number, ByteCounts::default());
+        self.channels.first.send(&SenderMessage::QueryBlocks(number as EntryNumber))?;
+        while self.resume_infos.contains_key(&number) {
+            self.receive_message()?;
+        }
+        let index = self.ready_files.iter().rposition(|file| file.number == number);
+        Ok(index.and_then(|index| self.ready_files.remove(index)))
+    }
+
     /// Compares blocks that the receiver has with those of the file.
     pub(super) fn compare_blocks(
         &mut self,
@@ -130,19 +159,20 @@ impl<S: TransferStream> SendSession<'_, S> {
     ) -> Result<()> {
         let number = file as usize;
         let source = Arc::clone(self.collection.sources.get(number).ok_or(UNKNOWN_FILE)?);
-        let ResumeInfo { valid_blocks, next_block } = self.resume_infos.get_mut(&number).ok_or(UNKNOWN_FILE)?;
+        let ResumeInfo { wanted_file, next_block } = self.resume_infos.get_mut(&number).ok_or(UNKNOWN_FILE)?;
+        let layout = wanted_file.layout(source.bytes());
         // Each block is read once, however often the receiver would speak of it.
         let next = first.checked_add(digests.len() as u32).ok_or(UNKNOWN_FILE)?;
         let is_next = first == std::mem::replace(next_block, next);
-        let is_possible = is_next && u64::from(next) <= blocks::block_count(source.bytes());
+        let is_possible = is_next && u64::from(next) <= layout.count();
         Error::ensure(is_possible, "it names blocks that it cannot have")?;
         let mut last_keepalive = Instant::now();
         // A file that cannot be read fails when it is sent.
         if let Ok(file) = source.open() {
             for (block, peer_digest) in (u64::from(first)..).zip(digests) {
-                let range = blocks::block_range(block, source.bytes());
+                let range = layout.range(block);
                 if range_digest(&file, range, &mut self.buffer).is_ok_and(|local_digest| local_digest == *peer_digest) {
-                    set_bit(valid_blocks, block);
+                    set_bit(&mut wanted_file.valid_blocks, block);
                 }
                 // The receiver waits meanwhile, and a disk may be slow.
                 let keepalives = last_keepalive.elapsed().as_millis() / KEEPALIVE_INTERVAL.as_millis();
@@ -153,13 +183,18 @@ impl<S: TransferStream> SendSession<'_, S> {
                 }
             }
         }
-        if is_all && let Some(ResumeInfo { valid_blocks, .. }) = self.resume_infos.remove(&number) {
-            let resumed = blocks::present_bytes(&valid_blocks, source.bytes());
+        if is_all && let Some(ResumeInfo { wanted_file, .. }) = self.resume_infos.remove(&number) {
+            // Where nothing is missing it is not looked at again.
+            match source.open().and_then(|file| source.check_unchanged(&file)) {
+                Err(why) if why.is_per_file() => return self.abandon(number, why),
+                checked => checked?,
+            }
+            let resumed = layout.present_bytes(&wanted_file.valid_blocks);
             // Its verdict comes at once if nothing of it is missing.
             self.unacked.insert(number, ByteCounts { resumed, ..ByteCounts::default() });
             self.advance(resumed);
-            self.channels.first.send(&SenderMessage::ValidBlocks { file, blocks: valid_blocks.clone() })?;
-            self.ready_files.push_back(WantedFile { number, valid_blocks });
+            self.channels.first.send(&SenderMessage::ValidBlocks { file, blocks: wanted_file.valid_blocks.clone() })?;
+            self.ready_files.push_back(wanted_file);
         }
         Ok(())
     }

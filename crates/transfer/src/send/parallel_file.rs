@@ -16,7 +16,7 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use super::SendSession;
 use super::files::{OutgoingFile, read_or_zero, shortened_error};
 use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
-use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
+use crate::blocks::{self, BLOCK_BYTES, BlockLayout, is_bit_set};
 use crate::compression::{CompressionLevel, PieceCompressor, SharedTotals};
 use crate::message::{
     EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionId, SessionSettings,
@@ -289,11 +289,12 @@ impl<S: TransferStream> SendSession<'_, S> {
     /// block that was not sent, or nothing if the file is not wanted any more.
     pub(super) fn send_parallel(&mut self, outgoing: OutgoingFile<'_>) -> Result<Option<u64>> {
         let is_missing = |block: &u64| !is_bit_set(outgoing.valid_blocks, *block);
-        let last = (0..blocks::block_count(outgoing.source.bytes())).rfind(is_missing).unwrap_or_default();
+        let last = (0..outgoing.layout.count()).rfind(is_missing).unwrap_or_default();
         let is_alone =
             self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|tuner| tuner.max_useful() == 1);
-        // Where the holes are is sent in order.
-        if is_alone || outgoing.source.has_holes || (0..last).find(is_missing).is_none() {
+        let is_whole = outgoing.layout == BlockLayout::of_file(outgoing.source.bytes());
+        // Where the holes are is sent in order, as is what has changed.
+        if is_alone || !is_whole || outgoing.source.has_holes || (0..last).find(is_missing).is_none() {
             return Ok(Some(0));
         }
         let (limiter, verify) = (self.limiter.clone(), self.options.settings.verify);

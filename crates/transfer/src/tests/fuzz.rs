@@ -95,6 +95,7 @@ fn sender_messages() -> Vec<SenderMessage> {
         SenderMessage::Begin(SessionSettings { bytes: Some(4711), ..DEFAULT_SETTINGS }),
         SenderMessage::Offer(vec![super::file("name", 4711), directory(0, "directory"), link, with_attribute()]),
         SenderMessage::ValidBlocks { file, blocks: vec![0b101, 1] },
+        SenderMessage::QueryBlocks(file),
         SenderMessage::Batch { files: vec![WholeFile { file, bytes: 5 }; 2], digest },
         SenderMessage::Block(piece(file, 1 << 22, 1 << 22)),
         SenderMessage::Hole(piece(file, 0, 1 << 22)),
@@ -129,6 +130,7 @@ fn receiver_messages() -> Vec<ReceiverMessage> {
     let decisions = [
         EntryDecision::Wanted,
         EntryDecision::Resumed,
+        EntryDecision::Changed,
         EntryDecision::Unchanged,
         EntryDecision::Made,
         EntryDecision::Refused(refused()),

@@ -121,6 +121,7 @@ fn invalid_answers_end_sending() {
         (|h| h.send(&decisions(&[MADE, WANTED, WANTED])), UNKNOWN),
         (|h| h.send(&decisions(&[MADE, WANTED, RESUMED])), UNKNOWN),
         (|h| h.send(&decisions(&[MADE, MADE])), UNKNOWN),
+        (|h| h.send(&decisions(&[MADE, EntryDecision::Changed])), "it has an older state of a file that is sent whole"),
         (|h| h.send(&present_blocks(1, 0, &[])), UNKNOWN),
         (|h| h.send(&present_blocks(u32::MAX, 0, &[])), UNKNOWN),
         (|h| h.send(&decisions(&[MADE, RESUMED])).send(&present_blocks(3, 0, &[])), UNKNOWN),
@@ -153,6 +154,42 @@ fn invalid_answers_end_sending() {
         assert!(why.contains(words), "{number}: no {words:?} in {why}");
         let source_content = [&large[..], SMALL_CONTENT].concat();
         assert!(source_content.starts_with(&bytes), "{number}: it sent what was not asked for");
+    }
+}
+
+#[test]
+fn changed_file_is_compared_as_asked() {
+    const CHANGED: EntryDecision = EntryDecision::Changed;
+    const UPDATE: SessionSettings = SessionSettings { update: true, ..DEFAULT_SETTINGS };
+    let refused = || Verdict { file: 1, why: Some(RefusalReason("no room".into())) };
+    let (_outer, tree, large) = sources();
+    // A small file is none of which an older state is looked at.
+    let mut hostile = HostileEnd::new();
+    hostile.send(&decisions(&[MADE, WANTED, MADE, CHANGED]));
+    let why = send_to(hostile, collection(tree.clone()), UPDATE).result.unwrap_err().to_string();
+    assert!(why.contains("it has an older state of a file that is sent whole"), "{why}");
+    // All blocks but the last one, which is the only one that is sent; or the receiver cannot go on with it, or has more than the file.
+    let digests: Vec<Blake3Digest> = large.chunks(64 << 10).map(digest).collect();
+    for (blocks, is_refused, expected) in
+        [(64, false, Some(&large[64 << 16..])), (1, true, Some(&[])), (66, false, None)]
+    {
+        let mut hostile = HostileEnd::new();
+        hostile.send(&decisions(&[MADE, CHANGED, MADE, EntryDecision::Unchanged])).late();
+        let digests = [&digests[..], &digests].concat();
+        if is_refused {
+            hostile.send(&ReceiverMessage::Verdicts(vec![refused()]));
+        } else {
+            hostile.send(&present_blocks(1, 0, &digests[..blocks])).send(&verdicts(&[1]));
+        }
+        hostile.send(&finished());
+        let SendRun { result, messages, bytes } = send_to(hostile, collection(tree.clone()), UPDATE);
+        assert!(messages.contains(&SenderMessage::QueryBlocks(1)));
+        let Some(expected) = expected else {
+            assert!(result.unwrap_err().to_string().contains("it names blocks that it cannot have"));
+            continue;
+        };
+        assert_eq!(bytes, expected);
+        assert_eq!(result.unwrap().unsent.len(), usize::from(is_refused));
     }
 }
 
