@@ -427,6 +427,15 @@ impl IncomingFile {
         }
     }
 
+    /// It has failed, and nothing of it is left. Its room is free at once, also where a stream that has joined is still writing to it, or
+    /// a child that was just forked has its descriptor.
+    pub(crate) fn discard(self) {
+        if let Sink::File(file) = &self.sink {
+            // Where that fails, its room is free once it is closed.
+            let _ = file.file().set_len(0);
+        }
+    }
+
     /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
     /// it is left.
     pub fn keep_part(self) -> bool {
@@ -464,4 +473,29 @@ pub(crate) fn range_digest(file: &File, range: Range<u64>, buffer: &mut Vec<u8>)
         hasher.update(&buffer[..part]);
     }
     Ok(*hasher.finalize().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::message::Mtime;
+
+    #[test]
+    fn discarded_file_takes_no_space_while_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = OpenDirectory::open_root(directory.path()).unwrap();
+        let kind = EntryKind::File { bytes: 2 * BLOCK_BYTES, stored: 2 * BLOCK_BYTES };
+        let (name, modified) = (b"a".to_vec().try_into().unwrap(), Mtime { seconds: 1, nanoseconds: 0 });
+        let entry = FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
+        let mut incoming = IncomingFile::create(&root, directory.path().join("a"), &entry, None).unwrap();
+        incoming.write(&[7; 1 << 20], 0).unwrap();
+        let stream = incoming.shared().unwrap();
+        let open_file = stream.file.clone().unwrap();
+        assert_eq!(open_file.metadata().unwrap().len(), 1 << 20);
+        incoming.discard();
+        let metadata = open_file.metadata().unwrap();
+        assert_eq!((metadata.nlink(), metadata.blocks()), (0, 0));
+    }
 }

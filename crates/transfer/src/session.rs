@@ -595,8 +595,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         match written {
             Ok(()) => self.finish_file(number, &entry, file),
             Err(why) => {
-                drop(file);
                 self.end_split(number);
+                file.discard();
                 self.report_failure(number, &entry, why)
             }
         }
@@ -740,9 +740,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.end_split(file);
         let arriving = self.arriving_files.remove(&file);
         let failure = arriving.as_ref().and_then(|arriving| arriving.file.failure());
-        let arriving = arriving.map(|arriving| arriving.entry);
-        let entry = arriving.or_else(|| self.wanted_files.remove(&file).map(|file| file.entry));
-        if let Some(entry) = entry {
+        let abandoned = match arriving {
+            Some(ArrivingFile { entry, file, .. }) => Some((entry, Some(file))),
+            None => self.wanted_files.remove(&file).map(|wanted| (wanted.entry, wanted.part.map(|part| *part))),
+        };
+        if let Some((entry, incoming)) = abandoned {
+            if let Some(incoming) = incoming {
+                incoming.discard();
+            }
             self.policy.release(&entry);
             (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), failure.unwrap_or(Error::Refused(why))));
         } else if !self.failed_files.contains(&file) {
