@@ -397,7 +397,11 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// Begins a file as a copy of its older state, and sends which blocks that has.
     fn on_query_blocks(&mut self, file: EntryNumber) -> Result<()> {
         let parts = self.wanted_files.values().filter(|file| file.part.is_some()).count();
-        Error::ensure(parts < MAX_OPEN_PARTS, "it asks for the blocks of more files than it may before it sends them")?;
+        // One more than those that go on with what was kept: it is sent as soon as the blocks are known.
+        Error::ensure(
+            parts <= MAX_OPEN_PARTS,
+            "it asks for the blocks of more files than it may before it sends them",
+        )?;
         let wanted_file = self.wanted_files.get_mut(&file).filter(|file| file.is_changed).ok_or(UNWANTED_FILE)?;
         wanted_file.is_changed = false;
         let entry = wanted_file.entry.clone();

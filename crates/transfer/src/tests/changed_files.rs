@@ -9,8 +9,8 @@ use kelvin_sys::random::split_mix;
 
 use super::streams::with_receiver;
 use super::{
-    DEFAULT_SETTINGS, HostileEnd, digest, directory_destination, entry, file, final_names, piece, sender_options,
-    target_directory,
+    DEFAULT_SETTINGS, HostileEnd, digest, directory_destination, entry, file, final_names, leave_part, piece,
+    sender_options, target_directory,
 };
 use crate::blocks::{BLOCK_BYTES, BlockLayout};
 use crate::compression::CompressionLevel;
@@ -145,6 +145,28 @@ fn old_file_stays_until_new_one_is_whole() {
     assert!(
         matches!(&outcome.answers[0], ReceiverMessage::Decisions(decisions) if decisions == &[EntryDecision::Resumed])
     );
+}
+
+#[test]
+fn blocks_of_one_file_are_asked_for_beside_kept_parts() {
+    let (_outer, inner) = target_directory();
+    let kept: Vec<_> = (0..8).map(|number| file(&format!("kept {number}"), BLOCK_BYTES + 1)).collect();
+    kept.iter().for_each(|entry| drop(leave_part(&inner, entry, b"a part")));
+    ["first", "second"].iter().for_each(|name| write_at(&inner.join(name), &noise(BLOCK_BYTES + BLOCK), 1));
+    let mut hostile = HostileEnd::new();
+    hostile.send(&SenderMessage::Begin(UPDATE)).offer(&kept).offer(&[large("first"), large("second")]);
+    hostile.send(&SenderMessage::QueryBlocks(8)).send(&SenderMessage::QueryBlocks(9));
+    let outcome = hostile.run_session_with(&directory_destination(&inner), true, &|_| {});
+    let reported: Vec<_> = outcome
+        .answers
+        .iter()
+        .filter_map(|answer| match answer {
+            ReceiverMessage::PresentBlocks { file, is_all: true, .. } => Some(*file),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reported, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(outcome.errors().contains("it asks for the blocks of more files"), "{}", outcome.errors());
 }
 
 #[test]
