@@ -371,7 +371,8 @@ impl AtomicFile {
         if self.place.lookup_regular()?.is_some() && self.may_replace && !self.is_flushed {
             self.flush()?;
         }
-        let Self { file, temporary_path: mut first, is_locked, place, may_replace, .. } = self;
+        // Dropped in reverse order: the temporary path leads through the descriptor of its directory.
+        let Self { place, temporary_path: mut first, file, is_locked, may_replace, .. } = self;
         // Where a lock keeps others from it, or another thread has not let it go yet, a duplicate is closed, which reports the same. No
         // file system learns which of two descriptors is closed. The other one stays open until the file has its name.
         let (closed, lock) = match Arc::try_unwrap(file) {
@@ -496,10 +497,14 @@ mod tests {
     fn concurrent_file_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
+        let alone = AtomicFile::create(&place(&path), false).unwrap();
         let place = place(&path);
         let [first, second, third] = [false, true, true].map(|replace| AtomicFile::create(&place, replace).unwrap());
         second.commit().unwrap();
-        assert!(matches!(first.commit(), Err(Error::AlreadyExists { .. })));
+        // One with a directory of its own removes its temporary file before it lets that go.
+        for late in [first, alone] {
+            assert!(matches!(late.commit(), Err(Error::AlreadyExists { .. })));
+        }
         fs::remove_file(&path).unwrap();
         symlink("/dev/null", &path).unwrap();
         assert!(third.commit().unwrap_err().to_string().contains("file is a symbolic link"));
