@@ -242,7 +242,10 @@ pub struct PlannedJob {
 impl PlannedJob {
     /// Bytes of the buffers of all its threads.
     pub fn buffer_bytes(&self) -> usize {
-        (self.job.depth as usize).saturating_mul(self.job.largest_block()).saturating_mul(self.copies as usize)
+        // Each buffer begins at a page.
+        let bytes =
+            self.job.largest_block().checked_next_multiple_of(kelvin_sys::mapping::page_bytes()).unwrap_or(usize::MAX);
+        (self.job.depth as usize).saturating_mul(bytes).saturating_mul(self.copies as usize)
     }
 }
 

@@ -1,5 +1,8 @@
 //! The sizes of blocks, and how often each is chosen.
 
+/// As in fio.
+const MAX_SIZES: usize = 64;
+
 /// Sizes of blocks, each with its share of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockSizes(Vec<SizeShare>);
@@ -20,8 +23,11 @@ impl BlockSizes {
     /// Sizes with their shares, in percent of 100.
     ///
     /// # Errors
-    /// No size that has a share, or one of no bytes.
+    /// No size that has a share, one of no bytes, or more than [`MAX_SIZES`].
     pub fn new(shares: Vec<(usize, f64)>) -> Result<Self, String> {
+        if shares.len() > MAX_SIZES {
+            return Err(format!("at most {MAX_SIZES} sizes of blocks"));
+        }
         let mut cumulative = 0.0;
         let mut sizes = Vec::new();
         for (bytes, percent) in shares.into_iter().filter(|&(_, percent)| percent > 0.0) {

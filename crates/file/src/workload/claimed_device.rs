@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_sys::block_device;
@@ -29,6 +30,10 @@ impl ClaimedDevice {
             ErrorKind::ResourceBusy => Error::unusable(path, user_text(Path::new("/"), target.device())),
             _ => Error::call("open", path, error),
         })?;
+        let opened = device.metadata().map_err(|error| Error::call("look at", path, error))?;
+        if opened.rdev() != target.device() {
+            return Err(Error::unusable(path, "became another device meanwhile"));
+        }
         Ok(Self { path: path.to_owned(), device })
     }
 

@@ -92,7 +92,13 @@ impl JobFiles {
         }
         permissions.check_used(&demands)?;
         let open = |(place, demand): (PathBuf, Demand)| Ok((place.clone(), demand.open(&place, permissions)?));
+        check_verified_reads(jobs, &demands)?;
         let files = Self(demands.into_iter().map(open).collect::<Result<_>>()?);
+        // Before anything is destroyed, and before the first stage has results that a mistake in the second would lose.
+        for job in jobs {
+            files.region(job)?;
+            check_alignment(job, files.target(job)?)?;
+        }
         if permissions.trim {
             files.discard_regions(jobs)?;
         }
@@ -201,7 +207,7 @@ impl Demand {
     /// A file or a device that is there. It is written only where the user named it for that.
     fn open_existing(&self, place: &Path, permissions: &Permissions) -> Result<JobFile> {
         let refused = |what: &str, option: &str| {
-            let why = format!("{what}, and is written only with --{option} {}", self.path.display());
+            let why = format!("{what}, and is written only with --{option}");
             Err(Error::unusable(&self.path, why))
         };
         if let Some(target) = Target::find_device(&self.path)? {
@@ -235,6 +241,18 @@ impl Demand {
         }
         file.sync_all().map_err(failed)
     }
+}
+
+/// That a job which checks what others wrote has a file that was there, or that some job writes.
+fn check_verified_reads(jobs: &[Job], demands: &BTreeMap<PathBuf, Demand>) -> Result<()> {
+    for job in jobs.iter().filter(|job| job.verify && !job.mix.writes()) {
+        let is_written = demands.get(&place(&job.file)?).is_some_and(|demand| demand.writes);
+        if !is_written && !job.file.exists() {
+            let why = format!("nobody wrote {}: a job with verify and writes must come before", job.file.display());
+            return Err(Error::setting("verify", why));
+        }
+    }
+    Ok(())
 }
 
 /// A path by which a file is known however it is written: that of the file, or of where it will be.

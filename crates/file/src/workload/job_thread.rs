@@ -232,7 +232,6 @@ impl<'a> JobThread<'a> {
 
     fn complete(&mut self, slot: usize, moved: std::io::Result<usize>) -> Result<()> {
         let now = monotonic();
-        let in_flight = self.in_flight.len() - self.free.len();
         let Some(mut flight) = self.in_flight[slot].take() else { return Ok(()) };
         match flight.operation {
             Operation::Flush => {
@@ -246,7 +245,7 @@ impl<'a> JobThread<'a> {
                     self.open.backend.request(request.direction, slot, request.block.offset + part.start as u64, part);
                     return Ok(());
                 }
-                self.recorder.record(now, request, flight, in_flight as u64);
+                self.recorder.record(now, request, flight);
                 self.check_block(slot, request);
                 self.unflushed += u64::from(request.direction == IoDirection::Write);
             }
@@ -320,7 +319,8 @@ struct Recorder {
     slices: TimeSlices,
     flushes: Histogram,
     end_flush: Option<u64>,
-    depth_sum: u64,
+    /// Nanoseconds of all requests in flight together.
+    in_flight_time: u64,
     verification: Option<Verification>,
     /// CPU time and waiting for a CPU when counting began.
     usage: Option<(u64, Option<u64>)>,
@@ -340,7 +340,7 @@ impl Recorder {
             slices: TimeSlices::new(start),
             flushes: Histogram::new(),
             end_flush: None,
-            depth_sum: 0,
+            in_flight_time: 0,
             verification: None,
             usage: None,
             run_queue: RunQueueWait::of_thread(),
@@ -361,7 +361,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn record(&mut self, now: u64, request: MixedRequest, flight: InFlight, in_flight: u64) {
+    fn record(&mut self, now: u64, request: MixedRequest, flight: InFlight) {
         if !self.counts(now) {
             return;
         }
@@ -377,13 +377,15 @@ impl Recorder {
             result.responses.get_or_insert_with(Histogram::new).record(now.saturating_sub(flight.due));
         }
         self.slices.record(now, request.direction, request.block.bytes, latency);
-        self.depth_sum += in_flight;
+        // What began before is in flight since then.
+        self.in_flight_time += now - flight.start.max(self.begin);
         self.last = now;
     }
 
     fn record_flush(&mut self, now: u64, nanoseconds: u64) {
         if self.counts(now) {
             self.flushes.record(nanoseconds);
+            self.last = now;
         }
     }
 
@@ -398,20 +400,20 @@ impl Recorder {
         let (cpu, run_queue) = self.used();
         let (first_cpu, first_run_queue) = self.usage.unwrap_or((cpu, run_queue));
         let window = self.window(end);
-        let requests = self.directions.read.tally.requests + self.directions.write.tally.requests;
         JobResult {
             threads: 1,
             thread_time: window.end - window.start,
-            window,
             slices: self.slices,
             flushes: self.flushes,
             end_flush: self.end_flush,
             cpu_time: cpu.saturating_sub(first_cpu),
             run_queue: run_queue.zip(first_run_queue).map(|(now, first)| now.saturating_sub(first)),
-            achieved_depth: self.depth_sum as f64 / requests.max(1) as f64,
+            // By Little's law: the mean over the time, in parts of which there may be none.
+            achieved_depth: self.in_flight_time as f64 / (window.end - window.start).max(1) as f64,
             verification: self.verification,
             cached_share: None,
             directions: self.directions,
+            window,
         }
     }
 }
