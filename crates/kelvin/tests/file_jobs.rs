@@ -48,7 +48,7 @@ fn kept_files_are_read_again_and_written_only_if_named() {
     let text = dir.stdout_of(&["file", "run", "job.fio", "--keep"]);
     assert!(text.contains("1 file made and kept") && text.contains("16 blocks, all as written"), "{text}");
     assert_eq!(fs::metadata(dir.path().join("data")).unwrap().len(), 65536);
-    assert_refused(&dir.run(&["file", "run", "job.fio"]), &["data", "--overwrite data"]);
+    assert_refused(&dir.run(&["file", "run", "job.fio"]), &["data exists, and is written only with --overwrite"]);
     assert_refused(
         &dir.run(&["file", "run", "job.fio", "--overwrite", "other"]),
         &["--overwrite: no job writes other"],
