@@ -43,6 +43,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
@@ -361,16 +362,22 @@ def job_file_comparisons(programs, judged, limit_text):
     ]
 
 
+@contextmanager
+def limited_programs(kelvin, rivals, arguments, path, device):
+    """The programs on a file of a device of known rate, and that rate; as fast as it is where no group can limit it."""
+    with media.throttled_cgroup(device, 64 * MIB, 4000) as join_cgroup:
+        limit_text = "as fast as it is" if join_cgroup is None else "64 MiB/s, 4000 requests/s"
+        yield FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), join_cgroup), limit_text
+
+
 def measure_job_files(kelvin, rivals, arguments, order):
     """Measures job files on a device of known rate, and on one as fast as memory."""
     with media.loop_device(192 * MIB) as (path, device):
         with path.open("r+b") as file:
             file.truncate(64 * MIB)
-        with media.throttled_cgroup(device, 64 * MIB, 4000) as join_cgroup:
-            limit_text = "as fast as it is" if join_cgroup is None else "64 MiB/s, 4000 requests/s"
-            programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), join_cgroup)
+        with limited_programs(kelvin, rivals, arguments, path, device) as (programs, limit_text):
             results = measure_until_settled(job_file_comparisons(programs, True, limit_text), rivals, arguments, order)
-        if join_cgroup is not None:
+        if programs.join_cgroup is not None:
             programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2))
             results += measure_until_settled(job_file_comparisons(programs, False, "no limit"), rivals, arguments, order)
     return results
@@ -385,9 +392,7 @@ def measure_jobs(kelvin, rivals, arguments, order, directory):
     with media.loop_device(192 * MIB) as (path, device):
         with path.open("r+b") as file:
             file.truncate(64 * MIB)
-        with media.throttled_cgroup(device, 64 * MIB, 4000) as join_cgroup:
-            limit_text = "as fast as it is" if join_cgroup is None else "64 MiB/s, 4000 requests/s"
-            programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), join_cgroup)
+        with limited_programs(kelvin, rivals, arguments, path, device) as (programs, limit_text):
             return results + measure_until_settled(job_comparisons(programs, limit_text), rivals, arguments, order)
 
 
@@ -395,13 +400,11 @@ def measure_devices(kelvin, rivals, arguments, order):
     """Measures direct reads and cold digests on a device of known rate, and on one as fast as memory."""
     results = []
     with media.loop_device(128 * MIB) as (path, device):
-        with media.throttled_cgroup(device, 64 * MIB, 4000) as join_cgroup:
-            limit_text = "as fast as it is" if join_cgroup is None else "64 MiB/s, 4000 requests/s"
-            programs = FilePrograms(kelvin, rivals, path, max(arguments.seconds, 2), join_cgroup)
+        with limited_programs(kelvin, rivals, arguments, path, device) as (programs, limit_text):
             # A first run, so that kelvin caches the read method, as for a returning user.
             programs.cold_program_rate([kelvin, "digest", path])
             results += measure_until_settled([*direct_comparisons(programs, True, limit_text), *cold_digest_comparisons(programs, limit_text)], rivals, arguments, order)
-        if join_cgroup is not None and arguments.unlimited:
+        if programs.join_cgroup is not None and arguments.unlimited:
             results += measure_until_settled(direct_comparisons(FilePrograms(kelvin, rivals, path, arguments.seconds), False, "no limit"), rivals, arguments, order)
     return results
 

@@ -168,6 +168,7 @@ mod tests {
 
     use super::*;
     use crate::load::request::parse_header;
+    use crate::load::tests::damaged;
 
     const RECORDING: &str = r#"{"log": {"version": "1.2", "creator": {"name": "x", "version": "1"}, "entries": [
 {"startedDateTime": "2026-11-30T08:00:01.250+01:00", "time": 50, "request": {"method": "POST", "url": "https://shop.test/orders?x=1#top",
@@ -227,17 +228,8 @@ mod tests {
     proptest! {
         /// A damaged recording is requests in order that can be sent, or one line of a reason.
         #[test]
-        fn damaged_recording_is_sendable_or_refused(changes in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..3, any::<char>()), 1..6)) {
-            let mut letters: Vec<char> = RECORDING.chars().collect();
-            for (position, kind, letter) in changes {
-                let position = position.index(letters.len());
-                match kind {
-                    0 => letters.insert(position, letter),
-                    1 => drop(letters.remove(position)),
-                    _ => letters[position] = letter,
-                }
-            }
-            match read(&letters.into_iter().collect::<String>(), 1.0) {
+        fn damaged_recording_is_sendable_or_refused(text in damaged(RECORDING)) {
+            match read(&text, 1.0) {
                 Ok(replay) => {
                     prop_assert!(replay.times.is_sorted() && replay.times.len() == replay.paths.len());
                     prop_assert!(replay.paths.iter().all(|path| path.starts_with('/') && !path.contains([' ', '\r', '\n'])));

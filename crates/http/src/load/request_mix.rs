@@ -182,6 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::load::tests::damaged;
 
     const SHOP: &str = r#"# A shop.
 [[request]]
@@ -256,17 +257,8 @@ body_file = "data.bin"
     proptest! {
         /// A damaged file is a mix whose requests can be sent, or one line of a reason.
         #[test]
-        fn damaged_mix_is_sendable_or_refused(changes in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..3, any::<char>()), 1..6)) {
-            let mut letters: Vec<char> = SHOP.chars().collect();
-            for (position, kind, letter) in changes {
-                let position = position.index(letters.len());
-                match kind {
-                    0 => letters.insert(position, letter),
-                    1 => drop(letters.remove(position)),
-                    _ => letters[position] = letter,
-                }
-            }
-            match parse(&letters.into_iter().collect::<String>()) {
+        fn damaged_mix_is_sendable_or_refused(text in damaged(SHOP)) {
+            match parse(&text) {
                 Ok(kinds) => {
                     prop_assert!(kinds.iter().all(|kind| !kind.paths.is_empty() && (0.0..=MAX_WEIGHT).contains(&kind.weight)));
                     let paths = kinds.iter().flat_map(|kind| &kind.paths);

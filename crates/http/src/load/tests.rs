@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kelvin_core::load::{GeneratorLimit, LoadResult, OfferedLoad};
+use proptest::prelude::*;
 
 use crate::load::access_pattern::AccessPattern;
 use crate::load::load_share::LoadShare;
@@ -430,4 +431,21 @@ fn unsustainable_rate_ends_in_time() {
         .result;
     let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 200_000), "{load:?}");
+}
+
+/// A text with a few letters changed, put in or left out.
+pub(super) fn damaged(text: &'static str) -> impl Strategy<Value = String> {
+    let change = (any::<proptest::sample::Index>(), 0u8..3, any::<char>());
+    proptest::collection::vec(change, 1..6).prop_map(|changes| {
+        let mut letters: Vec<char> = text.chars().collect();
+        for (position, kind, letter) in changes {
+            let position = position.index(letters.len());
+            match kind {
+                0 => letters.insert(position, letter),
+                1 => drop(letters.remove(position)),
+                _ => letters[position] = letter,
+            }
+        }
+        letters.into_iter().collect()
+    })
 }
