@@ -23,7 +23,7 @@ impl BlockSizes {
     /// Sizes with their shares, in percent of 100.
     ///
     /// # Errors
-    /// No size that has a share, one of no bytes, or more than [`MAX_SIZES`].
+    /// No size that has a share, one of no bytes, or more than `MAX_SIZES`.
     pub fn new(shares: Vec<(usize, f64)>) -> Result<Self, String> {
         if shares.len() > MAX_SIZES {
             return Err(format!("at most {MAX_SIZES} sizes of blocks"));
