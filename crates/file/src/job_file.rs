@@ -10,7 +10,8 @@ use std::path::Path;
 
 use crate::workload::{Job, MAX_BUFFER_BYTES, MAX_THREADS, PlannedJob};
 
-pub use self::options::OPTION_NAMES;
+pub use self::options::{OPTION_NAMES, REPORT_OPTIONS, SWITCHES};
+use self::sections::Section;
 
 /// Bytes of a job file at most: a thousand jobs of ten options have less.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -36,11 +37,31 @@ impl JobFileError {
 /// # Errors
 /// The first thing that is wrong, with its line.
 pub fn parse(text: &str) -> Result<Vec<PlannedJob>, JobFileError> {
-    let sections = sections::parse(text)?;
+    let jobs = plan(&sections::parse(text)?)?;
+    if jobs.is_empty() {
+        let message = "there is no job: a job is a section such as [reads]";
+        return Err(JobFileError::new(text.lines().count().max(1), message));
+    }
+    Ok(jobs)
+}
+
+/// The jobs of options with their values, as fio has them on its command line: `name` begins a job, and what precedes it holds for all.
+///
+/// # Errors
+/// The first thing that is wrong; its line is the number of the option.
+pub fn parse_options(options: &[(String, String)]) -> Result<Vec<PlannedJob>, JobFileError> {
+    let jobs = plan(&sections::from_options(options))?;
+    if jobs.is_empty() {
+        return Err(JobFileError::new(options.len().max(1), "there is no job: begin one with --name=NAME"));
+    }
+    Ok(jobs)
+}
+
+fn plan(sections: &[Section]) -> Result<Vec<PlannedJob>, JobFileError> {
     let mut jobs: Vec<PlannedJob> = Vec::new();
     let mut global = options::JobOptions::default();
     let (mut threads, mut buffers) = (0, 0usize);
-    for section in &sections {
+    for section in sections {
         if section.is_global() {
             global.apply(&section.options)?;
             continue;
@@ -59,10 +80,6 @@ pub fn parse(text: &str) -> Result<Vec<PlannedJob>, JobFileError> {
             return Err(JobFileError::new(section.line, message));
         }
         jobs.push(planned);
-    }
-    if jobs.is_empty() {
-        let message = "there is no job: a job is a section such as [reads]";
-        return Err(JobFileError::new(text.lines().count().max(1), message));
     }
     Ok(jobs)
 }

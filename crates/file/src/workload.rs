@@ -110,6 +110,8 @@ pub enum JobEngine {
     Positioned,
     /// io_uring.
     Ring,
+    /// io_uring, with a thread of the kernel that takes the requests.
+    PolledRing,
 }
 
 impl JobEngine {
@@ -119,6 +121,49 @@ impl JobEngine {
             Self::Seeking => "sync",
             Self::Positioned => "psync",
             Self::Ring => "io_uring",
+            Self::PolledRing => "io_uring with sqthread_poll",
+        }
+    }
+
+    /// Whether it can have several requests in flight.
+    pub fn has_queue(self) -> bool {
+        matches!(self, Self::Ring | Self::PolledRing)
+    }
+}
+
+/// The order of a job's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobOrder {
+    /// One after another, reads and writes each from the beginning.
+    Sequential,
+    /// Random, and each place of the smallest block begins one request at each pass.
+    RandomPermutation,
+    /// Random, each place independent of those before: a pass has some places several times, and others not.
+    RandomIndependent,
+}
+
+impl JobOrder {
+    /// Whether it is random.
+    pub fn is_random(self) -> bool {
+        self != Self::Sequential
+    }
+}
+
+/// What a flush of a file brings to its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Data and all metadata: fsync(2).
+    All,
+    /// Data, and the metadata that reading them back needs: fdatasync(2).
+    Data,
+}
+
+impl Flush {
+    /// Flushes a file.
+    fn carry_out(self, file: &std::fs::File) -> std::io::Result<()> {
+        match self {
+            Self::All => file.sync_all(),
+            Self::Data => file.sync_data(),
         }
     }
 }
@@ -166,8 +211,8 @@ pub struct Job {
     pub layout: Layout,
     /// Reads, writes or both.
     pub mix: Mix,
-    /// Whether the order of blocks is random. Each begins once, in another order at each pass.
-    pub is_random: bool,
+    /// The order of blocks.
+    pub order: JobOrder,
     /// Sizes of blocks.
     pub blocks: ByDirection<BlockSizes>,
     /// How requests are made.
@@ -182,8 +227,8 @@ pub struct Job {
     pub ramp: Duration,
     /// The rate of requests.
     pub rate: ByDirection<RateLimit>,
-    /// Writes from one fsync to the next.
-    pub fsync_every: Option<u64>,
+    /// Writes from one flush to the next, and what it flushes.
+    pub flush_every: Option<(u64, Flush)>,
     /// Whether all is flushed at the end, within the time.
     pub end_fsync: bool,
     /// Whether written blocks are read again and compared; of a job that only reads, whether each block is one that was written so.

@@ -43,6 +43,39 @@ fn jobs_of_a_file_are_run_and_their_files_removed() {
 }
 
 #[test]
+fn jobs_of_a_command_line_of_fio_are_those_of_a_file() {
+    let dir = TestDir::new();
+    let line = [
+        "--bs=4k",
+        "--size",
+        "64k",
+        "--name=a",
+        "--rw=randrw",
+        "--rwmixread=50",
+        "--norandommap",
+        "--name=b",
+        "--rw=write",
+    ];
+    let report = dir.json(&[&["file", "run"], &line[..], &["--fdatasync=4", "--eta=never"]].concat());
+    let groups = report["stages"][0]["groups"].as_array().unwrap();
+    let names: Vec<&str> = groups.iter().map(|group| group["name"].as_str().unwrap()).collect();
+    assert_eq!((names, report.get("job_file")), (vec!["a", "b"], None));
+    assert_eq!((&groups[1]["write"]["requests"], &groups[1]["flush"]["count"]), (&16.into(), &4.into()));
+    assert!(groups[0]["settings"][0].as_str().unwrap().contains("with replacement"), "{report}");
+    fs::write(dir.path().join("job.fio"), JOB_FILE).unwrap();
+    for (arguments, expected) in [
+        (&["--name=a", "--rw=trim"][..], "--rw=trim: it is one of"),
+        (&["--rw=read"], "there is no job: begin one with --name=NAME"),
+        (&["--name=a", "--zonemode=zbd"], "unexpected argument '--zonemode'"),
+        (&["--bs=8k", "job.fio"], "--bs: options of jobs are given in place of a job file"),
+        (&[], "give a job file, or a job as to fio"),
+    ] {
+        assert_refused(&dir.run(&[&["file", "run"], arguments].concat()), &[expected]);
+    }
+    assert_eq!(dir.names(), ["job.fio"]);
+}
+
+#[test]
 fn kept_files_are_read_again_and_written_only_if_named() {
     let dir = dir_with("[a]\nrw=randwrite\nfilename=data\nsize=64k\nverify=md5\n");
     let text = dir.stdout_of(&["file", "run", "job.fio", "--keep"]);

@@ -13,6 +13,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use crate::memory::{Arena, PagePolicy};
 use crate::{Error, Result};
 
+/// How long the kernel's thread of a polled ring waits for requests before it sleeps. That is fio's time.
+pub const SUBMISSION_THREAD_IDLE: Duration = Duration::from_secs(1);
+
 /// How a ring is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSetup {
@@ -22,6 +25,9 @@ pub struct RingSetup {
     pub block: usize,
     /// Whether file and buffers are registered with the kernel beforehand, instead of being looked up at each request.
     pub is_registered: bool,
+    /// Whether a thread of the kernel polls for requests (IORING_SETUP_SQPOLL), so that submitting one takes no system call while it is
+    /// awake. It goes to sleep after [`SUBMISSION_THREAD_IDLE`] without requests. Its CPU time is that of this process.
+    pub is_polled: bool,
     /// The pages of the buffers.
     pub pages: PagePolicy,
 }
@@ -56,7 +62,8 @@ impl FileRing {
     /// Those of io_uring_setup and io_uring_register: ENOSYS for a kernel without it, EPERM where kernel.io_uring_disabled
     /// or a filter of system calls forbids it, ENOMEM for more registered memory than RLIMIT_MEMLOCK allows.
     pub fn new(file: File, setup: RingSetup) -> Result<Self> {
-        let (ring, is_deferred) = new_io_uring(setup.depth)?;
+        let (ring, is_deferred) =
+            if setup.is_polled { (polled_io_uring(setup.depth)?, false) } else { new_io_uring(setup.depth)? };
         let ring = ManuallyDrop::new(ring);
         let count = setup.depth as usize;
         let buffers = ManuallyDrop::new(Arena::populated(buffer_stride(setup.block) * count, setup.pages)?);
@@ -132,17 +139,19 @@ impl FileRing {
         self.push(entry, slot);
     }
 
-    /// Queues a flush of the file, as fsync(2). It takes a buffer like any other request, and leaves it as it is.
+    /// Queues a flush of the file, as fsync(2), or of its data alone, as fdatasync(2). It takes a buffer like any other request, and
+    /// leaves it as it is.
     ///
     /// # Panics
     /// If the buffer is in use.
-    pub fn queue_flush(&mut self, slot: usize) {
+    pub fn queue_flush(&mut self, slot: usize, is_data_only: bool) {
         assert!(!self.busy[slot], "buffer {slot}");
-        let entry = match self.setup.is_registered {
-            false => opcode::Fsync::new(types::Fd(self.file.as_raw_fd())).build(),
-            true => opcode::Fsync::new(types::Fixed(0)).build(),
+        let flush = match self.setup.is_registered {
+            false => opcode::Fsync::new(types::Fd(self.file.as_raw_fd())),
+            true => opcode::Fsync::new(types::Fixed(0)),
         };
-        self.push(entry, slot);
+        let flags = if is_data_only { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
+        self.push(flush.flags(flags).build(), slot);
     }
 
     /// Queues an entry for a buffer.
@@ -176,7 +185,8 @@ impl FileRing {
         loop {
             match self.ring.submit_and_wait(count.min(self.in_flight)) {
                 Ok(submitted) => {
-                    self.queued -= submitted.min(self.queued);
+                    // The kernel's thread of a polled ring takes requests by itself, before or after this call.
+                    self.queued = if self.setup.is_polled { 0 } else { self.queued - submitted.min(self.queued) };
                     return Ok(());
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -252,6 +262,12 @@ pub(crate) fn new_io_uring(depth: u32) -> Result<(IoUring, bool)> {
     }
 }
 
+/// A ring whose requests a thread of the kernel takes. It frees the places of a batch only once it has submitted all of it, when some
+/// are done already and their buffers in use again: so there are two places for each buffer.
+fn polled_io_uring(depth: u32) -> Result<IoUring> {
+    IoUring::builder().setup_sqpoll(SUBMISSION_THREAD_IDLE.as_millis() as u32).build(2 * depth)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,7 +284,11 @@ mod tests {
 
     /// A ring; `None`, with a report, where there is none.
     fn file_ring(file: File, is_registered: bool) -> Option<FileRing> {
-        match FileRing::new(file, RingSetup { depth: 4, block: 512, is_registered, pages: PagePolicy::Base }) {
+        ring_of(file, RingSetup { depth: 4, block: 512, is_registered, is_polled: false, pages: PagePolicy::Base })
+    }
+
+    fn ring_of(file: File, setup: RingSetup) -> Option<FileRing> {
+        match FileRing::new(file, setup) {
             Ok(ring) => Some(ring),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                 kelvin_testing::MissingRequirement::machine(format!("no io_uring: {error}"))
@@ -280,9 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn blocks_arrive_registered_or_not() {
-        for is_registered in [false, true] {
-            let Some(mut ring) = file_ring(file(8 * 512), is_registered) else { return };
+    fn blocks_arrive_registered_polled_or_neither() {
+        for (is_registered, is_polled) in [(false, false), (true, false), (false, true), (true, true)] {
+            let setup = RingSetup { depth: 4, block: 512, is_registered, is_polled, pages: PagePolicy::Base };
+            let Some(mut ring) = ring_of(file(8 * 512), setup) else { return };
             let mut blocks = vec![];
             let mut next = 0;
             while blocks.len() < 8 {
@@ -367,9 +388,9 @@ mod tests {
 
     #[test]
     fn flush_is_a_request_of_its_own() {
-        for is_registered in [false, true] {
+        for (is_registered, is_data_only) in [(false, false), (true, false), (false, true), (true, true)] {
             let Some(mut ring) = file_ring(file(512), is_registered) else { return };
-            ring.queue_flush(3);
+            ring.queue_flush(3, is_data_only);
             ring.wait(1).unwrap();
             assert_eq!(ring.next_completion().map(|(slot, result)| (slot, result.unwrap())), Some((3, 0)));
         }

@@ -69,7 +69,7 @@ impl UringEngine {
         }
         let alignment = super::syscalls::io_alignment(&block_file)?;
         let BlockFile { target, file, pages, .. } = block_file;
-        let setup = RingSetup { depth, block, is_registered: registered, pages };
+        let setup = RingSetup { depth, block, is_registered: registered, is_polled: false, pages };
         let ring = FileRing::new(file, setup).map_err(|error| unsupported_error(&error))?;
         let slots = vec![Slot { request: BlockRequest { offset: 0, bytes: 0 }, moved: 0 }; depth as usize];
         let free = (0..depth as usize).rev().collect();

@@ -9,19 +9,21 @@ use super::sections::{OptionLine, Section};
 use super::{JobFileError, values};
 use crate::access::Access;
 use crate::workload::{
-    BlockSizes, ByDirection, EndOfJob, Job, JobEngine, Layout, MAX_THREADS, MIN_VERIFIED_BLOCK, Mix, PlannedJob,
-    RateLimit,
+    BlockSizes, ByDirection, EndOfJob, Flush, Job, JobEngine, JobOrder, Layout, MAX_THREADS, MIN_VERIFIED_BLOCK, Mix,
+    PlannedJob, RateLimit,
 };
 
-/// The options that have a meaning here. Others are refused.
-pub const OPTION_NAMES: [&str; 32] = [
+/// The options of the work of a job. Others are refused, but for [`REPORT_OPTIONS`].
+pub const OPTION_NAMES: [&str; 36] = [
     "blocksize",
     "bs",
     "bssplit",
+    "buffered",
     "description",
     "direct",
     "directory",
     "end_fsync",
+    "fdatasync",
     "filename",
     "fsync",
     "group_reporting",
@@ -31,6 +33,7 @@ pub const OPTION_NAMES: [&str; 32] = [
     "kb_base",
     "loops",
     "name",
+    "norandommap",
     "numjobs",
     "offset",
     "ramp_time",
@@ -43,10 +46,42 @@ pub const OPTION_NAMES: [&str; 32] = [
     "rwmixread",
     "rwmixwrite",
     "size",
+    "sqthread_poll",
     "stonewall",
     "thread",
     "time_based",
     "verify",
+];
+
+/// Those that may stand without a value.
+pub const SWITCHES: [&str; 11] = [
+    "buffered",
+    "direct",
+    "end_fsync",
+    "group_reporting",
+    "invalidate",
+    "norandommap",
+    "randrepeat",
+    "sqthread_poll",
+    "stonewall",
+    "thread",
+    "time_based",
+];
+
+/// Options of what fio reports, which change nothing of the work. Here all of it is reported.
+pub const REPORT_OPTIONS: [&str; 12] = [
+    "clat_percentiles",
+    "disable_bw_measurement",
+    "disable_clat",
+    "disable_lat",
+    "disable_slat",
+    "eta",
+    "eta-newline",
+    "gtod_reduce",
+    "lat_percentiles",
+    "percentile_list",
+    "slat_percentiles",
+    "unified_rw_reporting",
 ];
 
 /// Checksums of fio. All are one here: kelvin has a digest of its own.
@@ -83,6 +118,7 @@ pub(super) struct JobOptions {
     read_percent: u8,
     engine: JobEngine,
     is_libaio: bool,
+    is_polled: bool,
     depth: u32,
     is_direct: bool,
     copies: u32,
@@ -93,13 +129,17 @@ pub(super) struct JobOptions {
     bytes_per_second: ByDirection<Option<u64>>,
     requests_per_second: ByDirection<Option<u64>>,
     fsync_every: Option<u64>,
+    fdatasync_every: Option<u64>,
     end_fsync: bool,
     verify: bool,
     is_grouped: bool,
     waits: bool,
     repeats_random: bool,
+    repeats_places: bool,
     loops: u64,
     invalidate: bool,
+    /// Options of what fio reports.
+    report_options: Vec<String>,
 }
 
 impl Default for JobOptions {
@@ -115,6 +155,7 @@ impl Default for JobOptions {
             read_percent: 50,
             engine: JobEngine::Positioned,
             is_libaio: false,
+            is_polled: false,
             depth: 1,
             is_direct: false,
             copies: 1,
@@ -125,13 +166,16 @@ impl Default for JobOptions {
             bytes_per_second: ByDirection::both(None),
             requests_per_second: ByDirection::both(None),
             fsync_every: None,
+            fdatasync_every: None,
             end_fsync: false,
             verify: false,
             is_grouped: false,
             waits: false,
             repeats_random: true,
+            repeats_places: false,
             loops: 1,
             invalidate: true,
+            report_options: Vec::new(),
         }
     }
 }
@@ -140,6 +184,10 @@ impl JobOptions {
     /// Takes these options, each in place of an earlier one.
     pub(super) fn apply(&mut self, options: &[OptionLine]) -> Result<(), JobFileError> {
         options.iter().try_for_each(|option| {
+            if REPORT_OPTIONS.contains(&option.name.as_str()) {
+                self.report_options.push(option.name.clone());
+                return Ok(());
+            }
             let applied = match option.value.as_deref() {
                 None | Some("") => self.apply_switch(&option.name, None),
                 Some(value) => self.apply_value(&option.name, value),
@@ -155,9 +203,15 @@ impl JobOptions {
             "end_fsync" => &mut self.end_fsync,
             "group_reporting" => &mut self.is_grouped,
             "invalidate" => &mut self.invalidate,
+            "norandommap" => &mut self.repeats_places,
             "randrepeat" => &mut self.repeats_random,
+            "sqthread_poll" => &mut self.is_polled,
             "stonewall" => &mut self.waits,
             "time_based" => &mut self.is_time_based,
+            "buffered" => {
+                self.is_direct = !values::switch(value).map_err(|why| format!("buffered: {why}"))?;
+                return Ok(());
+            }
             // Jobs are always threads.
             "thread" => return values::switch(value).map(drop).map_err(|why| format!("thread: {why}")),
             _ if OPTION_NAMES.contains(&name) => return Err(format!("{name}: it needs a value, {name}=...")),
@@ -193,10 +247,8 @@ impl JobOptions {
                 self.requests_per_second =
                     positive_limit(value, |text| values::number(text, 0, u64::from(u32::MAX))).map_err(named)?
             }
-            "fsync" => {
-                self.fsync_every =
-                    Some(values::number(value, 0, u64::from(u32::MAX)).map_err(named)?).filter(|&count| count > 0)
-            }
+            "fsync" => self.fsync_every = positive_count(value).map_err(named)?,
+            "fdatasync" => self.fdatasync_every = positive_count(value).map_err(named)?,
             "loops" => self.loops = values::number(value, 1, u64::from(u32::MAX)).map_err(named)?,
             "verify" => self.verify = is_verified(value).map_err(named)?,
             "kb_base" if value == "1024" => {}
@@ -222,6 +274,12 @@ impl JobOptions {
                 "libaio waits for each request through the page cache: direct=1, or ioengine=io_uring or psync",
             );
         }
+        if self.is_polled && self.engine != JobEngine::Ring {
+            return failed("sqthread_poll needs ioengine=io_uring");
+        }
+        if self.fsync_every.is_some() && self.fdatasync_every.is_some() {
+            return failed("fsync and fdatasync: one of them is possible");
+        }
         if self.is_time_based && self.runtime.is_none() {
             return failed("time_based needs a runtime");
         }
@@ -232,7 +290,7 @@ impl JobOptions {
         if self.verify && blocks.write.largest() < MIN_VERIFIED_BLOCK {
             return failed("verify needs blocks of 64 bytes at least: each begins with what it is checked by");
         }
-        let depth = if self.engine == JobEngine::Ring { self.depth } else { 1 };
+        let depth = if self.engine.has_queue() { self.depth } else { 1 };
         let name = self.name.clone().unwrap_or_else(|| section.name.clone());
         if self.file.is_none() && (name.contains('/') || name.starts_with('.')) {
             return failed("its name is no file name: give a filename");
@@ -253,6 +311,19 @@ impl JobOptions {
         }
     }
 
+    fn order(&self) -> JobOrder {
+        match (self.is_random, self.repeats_places) {
+            (false, _) => JobOrder::Sequential,
+            (true, false) => JobOrder::RandomPermutation,
+            (true, true) => JobOrder::RandomIndependent,
+        }
+    }
+
+    fn flush_every(&self) -> Option<(u64, Flush)> {
+        let data = self.fdatasync_every.map(|count| (count, Flush::Data));
+        self.fsync_every.map(|count| (count, Flush::All)).or(data)
+    }
+
     fn into_planned(self, name: String, blocks: ByDirection<BlockSizes>, depth: u32, seed: u64) -> PlannedJob {
         let mut notes = Vec::new();
         if self.is_libaio {
@@ -260,6 +331,14 @@ impl JobOptions {
         }
         if depth != self.depth {
             notes.push(format!("iodepth {}: this engine has one request in flight, as in fio", self.depth));
+        }
+        if self.is_polled {
+            notes.push(
+                "sqthread_poll: the kernel's thread uses up to one more CPU, which is not in the CPU time".to_owned(),
+            );
+        }
+        if !self.report_options.is_empty() {
+            notes.push(format!("{}: all of it is measured and reported", self.report_options.join(", ")));
         }
         if self.verify {
             notes.push("verify: by kelvin's own digest, whichever fio would use".to_owned());
@@ -272,15 +351,15 @@ impl JobOptions {
             file: PathBuf::new(),
             layout: Layout { offset: self.offset, size: self.size },
             mix,
-            is_random: self.is_random,
+            order: self.order(),
             blocks,
-            engine: self.engine,
+            engine: if self.is_polled { JobEngine::PolledRing } else { self.engine },
             depth,
             access: if self.is_direct { Access::Direct } else { Access::Buffered },
             end: EndOfJob { loops: if self.is_time_based { u64::MAX } else { self.loops }, runtime: self.runtime },
             ramp: self.ramp,
             rate: ByDirection { read: limit(bytes.read, requests.read), write: limit(bytes.write, requests.write) },
-            fsync_every: self.fsync_every,
+            flush_every: self.flush_every(),
             end_fsync: self.end_fsync,
             verify: self.verify,
             seed,
@@ -332,6 +411,11 @@ fn positive_limit(
 ) -> Result<ByDirection<Option<u64>>, String> {
     let ByDirection { read, write } = values::by_direction(value, parse)?;
     Ok(ByDirection { read: read.filter(|&limit| limit > 0), write: write.filter(|&limit| limit > 0) })
+}
+
+/// So many writes; 0 is none.
+fn positive_count(value: &str) -> Result<Option<u64>, String> {
+    Ok(Some(values::number(value, 0, u64::from(u32::MAX))?).filter(|&count| count > 0))
 }
 
 fn is_verified(value: &str) -> Result<bool, String> {

@@ -2,6 +2,9 @@
 
 use super::JobFileError;
 
+/// The section of options for the jobs after it.
+const GLOBAL: &str = "global";
+
 /// A section: a job, or what holds for the jobs after it.
 #[derive(Debug)]
 pub(super) struct Section {
@@ -20,7 +23,7 @@ pub(super) struct OptionLine {
 
 impl Section {
     pub(super) fn is_global(&self) -> bool {
-        self.name == "global"
+        self.name == GLOBAL
     }
 }
 
@@ -43,6 +46,23 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, JobFileError> {
         }
     }
     Ok(sections)
+}
+
+/// The sections of a command line of fio: `name` begins a job, and what precedes the first holds for all.
+pub(super) fn from_options(options: &[(String, String)]) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for (line, (name, value)) in (1..).zip(options) {
+        if name == "name" {
+            sections.push(Section { name: value.clone(), line, options: Vec::new() });
+            continue;
+        }
+        let option = OptionLine { line, name: name.clone(), value: Some(value.clone()) };
+        match sections.last_mut() {
+            Some(section) => section.options.push(option),
+            None => sections.push(Section { name: GLOBAL.to_owned(), line, options: vec![option] }),
+        }
+    }
+    sections
 }
 
 fn section_name(line: usize, rest: &str) -> Result<String, JobFileError> {

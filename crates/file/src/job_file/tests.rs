@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Access;
-use crate::workload::{BlockSizes, JobEngine, Mix, RateLimit};
+use crate::workload::{BlockSizes, Flush, JobEngine, JobOrder, Mix, RateLimit};
 
 fn error_of(text: &str) -> String {
     parse(text).unwrap_err().to_string()
@@ -19,7 +19,10 @@ fn common_job_file_means_what_it_means_to_fio() {
     let jobs = parse(text).unwrap();
     let [mixed, log] = jobs.as_slice() else { panic!("{jobs:?}") };
     assert_eq!((mixed.name.as_str(), mixed.copies, mixed.is_grouped, mixed.waits), ("mixed", 2, true, false));
-    assert_eq!((mixed.job.mix, mixed.job.is_random, mixed.job.depth), (Mix::Both { read_percent: 70 }, true, 16));
+    assert_eq!(
+        (mixed.job.mix, mixed.job.order, mixed.job.depth),
+        (Mix::Both { read_percent: 70 }, JobOrder::RandomPermutation, 16)
+    );
     assert_eq!((mixed.job.engine, mixed.job.access), (JobEngine::Ring, Access::Direct));
     assert_eq!((mixed.job.layout.size, mixed.job.end.loops), (Some(1 << 30), u64::MAX));
     assert_eq!((mixed.job.ramp, mixed.job.end.runtime), (Duration::from_millis(500), Some(Duration::from_secs(60))));
@@ -39,8 +42,46 @@ fn common_job_file_means_what_it_means_to_fio() {
     assert_eq!(log.job.blocks.read, BlockSizes::single(8192));
     assert_eq!(log.job.rate.write, RateLimit { bytes_per_second: Some(1 << 20), requests_per_second: Some(500) });
     assert_eq!(log.job.rate.read, RateLimit { bytes_per_second: None, requests_per_second: Some(500) });
-    assert_eq!((log.job.fsync_every, log.job.end_fsync, log.job.layout.offset), (Some(8), true, 4096));
+    assert_eq!((log.job.flush_every, log.job.end_fsync, log.job.layout.offset), (Some((8, Flush::All)), true, 4096));
     assert_eq!(log.jobs()[0].file, Path::new("log"));
+}
+
+#[test]
+fn less_usual_options_mean_what_they_mean_to_fio() {
+    let jobs = parse("[a]\nrw=randwrite\nnorandommap\nfdatasync=4\nbuffered=0\nioengine=io_uring\nsqthread_poll=1\n[b]\ndirect=1\nbuffered=1\n").unwrap();
+    let job = &jobs[0].job;
+    assert_eq!((job.order, job.flush_every), (JobOrder::RandomIndependent, Some((4, Flush::Data))));
+    assert_eq!((job.engine, job.access), (JobEngine::PolledRing, Access::Direct));
+    assert_eq!((jobs[1].job.access, jobs[1].job.order), (Access::Buffered, JobOrder::Sequential));
+    let jobs = parse("[a]\nrw=write\nnorandommap\nlat_percentiles=1\ngtod_reduce\n").unwrap();
+    assert_eq!(jobs[0].job.order, JobOrder::Sequential);
+    assert!(jobs[0].notes.iter().any(|note| note.starts_with("lat_percentiles, gtod_reduce: ")), "{:?}", jobs[0].notes);
+}
+
+#[test]
+fn switches_alone_may_stand_without_a_value() {
+    for name in OPTION_NAMES {
+        let error = parse(&format!("[a]\nioengine=io_uring\nruntime=1\n{name}\n")).err().map(|error| error.to_string());
+        let needs_value = format!("4: {name}: it needs a value, {name}=...");
+        assert_eq!(error, (!SWITCHES.contains(&name)).then_some(needs_value), "{name}");
+    }
+}
+
+#[test]
+fn options_of_a_command_line_are_those_of_a_file() {
+    let options = |text: &str| -> Vec<(String, String)> {
+        let pair = |word: &str| word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        text.split(' ').map(|word| pair(word).unwrap()).collect()
+    };
+    let jobs = parse_options(&options("size=1m name=a rw=randread name=global bs=8k name=b size=2m")).unwrap();
+    let described: Vec<_> =
+        jobs.iter().map(|job| (job.name.as_str(), job.job.layout.size, job.job.largest_block())).collect();
+    assert_eq!(described, [("a", Some(1 << 20), 4096), ("b", Some(2 << 20), 8192)]);
+    let error_of = |text: &str| parse_options(&options(text)).unwrap_err();
+    assert_eq!(error_of("rw=read bs=4k").message, "there is no job: begin one with --name=NAME");
+    let error = error_of("name=a rw=trim");
+    assert_eq!((error.line, error.message.starts_with("rw=trim: it is one of")), (2, true));
+    assert!(error_of("name=a time_based=1").message.starts_with("job a: time_based needs"));
 }
 
 #[test]
@@ -85,6 +126,8 @@ fn what_means_something_else_is_refused() {
         ("[a]\ntime_based\n", "1: job a: time_based needs a runtime"),
         ("[a]\nverify=pattern\n", "2: verify=pattern: it is 0, or a checksum"),
         ("[a]\nverify=md5\nbssplit=4k/50:8k/50\n", "1: job a: verify needs one size"),
+        ("[a]\nfsync=1\nfdatasync=1\n", "1: job a: fsync and fdatasync"),
+        ("[a]\nsqthread_poll=1\n", "1: job a: sqthread_poll needs ioengine=io_uring"),
         ("[a]\nverify=md5\nbs=32\n", "1: job a: verify needs blocks of 64"),
         ("[a]\nbssplit=4k/50:8k/40\n", "2: bssplit=4k/50:8k/40: the shares add up to 90 %"),
         ("[a]\nrwmixread=101\n", "2: rwmixread=101: it must be a whole number from 0 to 100"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::uring::{FileRing, IoDirection, RingSetup};
 
-use super::JobEngine;
+use super::{Flush, JobEngine};
 use crate::engine::uring::unsupported_error;
 use crate::{Error, Result};
 
@@ -67,8 +67,9 @@ impl Backend {
         match engine {
             JobEngine::Seeking => calls(Some(0)).map(Self::Calls),
             JobEngine::Positioned => calls(None).map(Self::Calls),
-            JobEngine::Ring => {
-                let setup = RingSetup { depth, block, is_registered: false, pages: PagePolicy::Base };
+            JobEngine::Ring | JobEngine::PolledRing => {
+                let is_polled = engine == JobEngine::PolledRing;
+                let setup = RingSetup { depth, block, is_registered: false, is_polled, pages: PagePolicy::Base };
                 let ring = FileRing::new(file, setup).map_err(|error| unsupported_error(&error))?;
                 Ok(Self::Ring(Box::new(ring)))
             }
@@ -100,10 +101,10 @@ impl Backend {
     }
 
     /// Makes a request to flush the file.
-    pub(super) fn request_flush(&mut self, slot: usize) {
+    pub(super) fn request_flush(&mut self, slot: usize, flush: Flush) {
         match self {
-            Self::Calls(calls) => calls.done = Some(calls.file.sync_all().map(|()| 0)),
-            Self::Ring(ring) => ring.queue_flush(slot),
+            Self::Calls(calls) => calls.done = Some(flush.carry_out(&calls.file).map(|()| 0)),
+            Self::Ring(ring) => ring.queue_flush(slot, flush == Flush::Data),
         }
     }
 

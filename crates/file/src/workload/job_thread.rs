@@ -67,7 +67,7 @@ impl<'a> OpenJob<'a> {
         let mut cached_share = None;
         if job.access == Access::Buffered {
             let failed = |error| Error::call("advise on", target.path(), error);
-            advise_access(&file, !job.is_random).map_err(failed)?;
+            advise_access(&file, !job.order.is_random()).map_err(failed)?;
             if job.invalidate {
                 // Dirty pages cannot be dropped.
                 file.sync_all().and_then(|()| drop_cached(&file, target.bytes() as usize)).map_err(failed)?;
@@ -169,12 +169,14 @@ impl<'a> JobThread<'a> {
         while !self.is_stopped
             && let Some(&slot) = self.free.last()
         {
-            if self.open.job.fsync_every.is_some_and(|count| self.unflushed >= count) {
+            if let Some((count, flush)) = self.open.job.flush_every
+                && self.unflushed >= count
+            {
                 self.unflushed = 0;
                 self.free.pop();
                 let start = monotonic();
                 self.in_flight[slot] = Some(InFlight { operation: Operation::Flush, due: start, start, moved: 0 });
-                self.open.backend.request_flush(slot);
+                self.open.backend.request_flush(slot, flush);
                 continue;
             }
             let Some(upcoming) = self.next_request() else { break };

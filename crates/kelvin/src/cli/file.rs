@@ -11,7 +11,10 @@ use kelvin_file::copy::MethodChoice;
 use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
 use kelvin_file::{Engine, PagePolicy};
 
-use super::{AnswerArgs, DestinationArgs, MixArgs, RunOptions, Word, duration, number_between, one_of, whole_number};
+use super::{
+    AnswerArgs, DestinationArgs, JobOptionArgs, MixArgs, RunOptions, Word, duration, number_between, one_of,
+    whole_number,
+};
 
 /// States of the page cache.
 const CACHE_STATES: &[Word<PageCacheState>] = &[
@@ -200,9 +203,12 @@ pub struct CopyArgs {
 /// `kelvin file run`.
 #[derive(Debug, Args)]
 pub struct JobsArgs {
-    /// The job file
+    /// The job file; options of jobs may be given in its place, as to fio: --name=a --rw=randread --bs=4k ...
     #[arg(value_name = "JOB.fio")]
-    pub job_file: PathBuf,
+    pub job_file: Option<PathBuf>,
+    /// Options of jobs
+    #[command(flatten)]
+    pub job: JobOptionArgs,
     /// Let jobs write this existing file in place; can be repeated
     #[arg(long, value_name = "FILE")]
     pub overwrite: Vec<PathBuf>,

@@ -14,6 +14,11 @@ use super::{AnswerArgs, Word, duration, number_between, one_of, positive_number,
 /// Engines.
 const ENGINES: &[Word<JobEngine>] = &[
     ("io_uring", JobEngine::Ring, "As many requests in flight as --depth says"),
+    (
+        "io_uring-polled",
+        JobEngine::PolledRing,
+        "The same, and a thread of the kernel takes the requests (IORING_SETUP_SQPOLL)",
+    ),
     ("psync", JobEngine::Positioned, "pread and pwrite, one after another"),
     ("sync", JobEngine::Seeking, "lseek, read and write, one after another"),
 ];

@@ -18,6 +18,12 @@ const ADVICE: &[Advice] = &[
     // wrk, wrk2, oha, hey, ab.
     advice("kelvin load", &["-s", "--script"], "there are no scripts: give --files LIST, or --replay LOG; a time-out is --timeout"),
     advice("kelvin load", &["--latency", "-L"], "response times are always printed: leave it out"),
+    advice("kelvin load", &["--latency-correction"], "response times of --rate count from when requests were due: leave it out"),
+    advice("kelvin load", &["--urls-from-file", "--rand-regex-url"], "give --files LIST, or --mix FILE"),
+    advice("kelvin load", &["--burst-delay", "--burst-rate"], "give --stages TIME:RATE,..."),
+    advice("kelvin load", &["--connect-to"], "give the server's address in the URL, and -H 'Host: NAME'"),
+    advice("kelvin load", &["--ipv4", "--ipv6", "-4", "-6"], "give the server's address in the URL"),
+    advice("kelvin load", &["-m"], "give --method METHOD"),
     advice("kelvin load", &["-T"], "give -H 'Content-Type: TYPE'; a time-out is --timeout"),
     advice("kelvin load", &["-p", "-P"], "give --method POST --body-file FILE"),
     advice("kelvin load", &["-u"], "give --method PUT --body-file FILE"),
@@ -34,8 +40,8 @@ const ADVICE: &[Advice] = &[
     // fio, dd.
     advice("kelvin file read", &["--rw", "--readwrite"], "it reads in order, or with --random in random order; kelvin file write writes"),
     advice("kelvin file write", &["--rw", "--readwrite"], "it writes in order; kelvin file read reads, with --random in random order"),
-    advice("kelvin file mix", &["--rw", "--readwrite"], "give --read 70, 100 for reads alone or 0 for writes alone, and --sequential for blocks in order"),
-    advice("kelvin file mix", &["--end_fsync"], "give --fsync N, after every N writes; a job file of kelvin file run knows end_fsync"),
+    advice("kelvin file mix", &["--rw", "--readwrite"], "give --read 70, 100 for reads alone or 0 for writes alone, and --sequential for blocks in order; kelvin file run takes fio's options"),
+    advice("kelvin file mix", &["--bssplit", "--fdatasync", "--end_fsync", "--norandommap", "--loops", "--sqthread_poll", "--name", "--filename"], "kelvin file run takes the options of fio: --name=a --filename=FILE --rw=randrw"),
     advice("kelvin file write", &["--direct"], "give --sync direct"),
     advice("kelvin file write", &["--fsync", "--end_fsync", "--end-fsync", "--fdatasync"], "give --sync fsync, once at the end, or --sync dsync, after each block"),
     advice("kelvin file write", &["--runtime", "--time_based", "--seconds"], "a new file has a size: give --size BYTES or --count N"),

@@ -131,8 +131,13 @@ pub(super) trait StreamPlan: Sync {
 
 /// Writes the blocks of a plan, many in flight, past the page cache; the means, in words.
 pub(super) fn stream(target: &Target, seed: u64, plan: &impl StreamPlan) -> ProbeResult<String> {
-    let setup =
-        RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, is_registered: false, pages: PagePolicy::Base };
+    let setup = RingSetup {
+        depth: FULL_QUEUE_DEPTH,
+        block: STREAM_BLOCK,
+        is_registered: false,
+        is_polled: false,
+        pages: PagePolicy::Base,
+    };
     match FileRing::new(open_for_write(target, Access::Direct)?, setup) {
         Ok(ring) => {
             stream_with_ring(ring, seed, plan)?;

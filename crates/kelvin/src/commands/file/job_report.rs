@@ -2,7 +2,7 @@
 
 use kelvin_core::Unit;
 use kelvin_file::Access;
-use kelvin_file::workload::{BlockSizes, Estimate, Job, JobResult, Mix, PlannedJob, Verification};
+use kelvin_file::workload::{BlockSizes, Estimate, Flush, Job, JobOrder, JobResult, Mix, PlannedJob, Verification};
 use kelvin_report::units;
 use kelvin_stats::Histogram;
 use kelvin_sys::uring::IoDirection;
@@ -154,7 +154,7 @@ impl FlushReport {
 
     fn text(&self) -> String {
         let each =
-            self.latency.as_ref().map(|latency| format!("{}: {}", units::plural(self.count, "fsync"), latency.text()));
+            self.latency.as_ref().map(|latency| format!("{}: {}", units::plural(self.count, "call"), latency.text()));
         let end =
             self.end.map(|end| format!("the one at the end took {}", units::value_text(end as f64, Unit::Nanoseconds)));
         each.into_iter().chain(end).collect::<Vec<String>>().join("; ")
@@ -244,7 +244,7 @@ impl GroupReport {
         );
         lines.extend(self.read.iter().flat_map(|read| read.lines("read")));
         lines.extend(self.write.iter().flat_map(|write| write.lines("write")));
-        lines.extend(self.flush.as_ref().map(|flush| ("fsync", flush.text())));
+        lines.extend(self.flush.as_ref().map(|flush| ("flush", flush.text())));
         lines.push(("limit", self.limit.text.clone()));
         lines.extend(self.verification.as_ref().map(|verification| ("verified", verification.text())));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
@@ -254,7 +254,8 @@ impl GroupReport {
 
 /// `random reads 70 %, writes 30 %, blocks of 4 KiB, io_uring, depth 16, past the page cache`.
 fn settings_text(job: &Job) -> String {
-    let order = if job.is_random { "random" } else { "sequential" };
+    let order = if job.order.is_random() { "random" } else { "sequential" };
+    let repeats = if job.order == JobOrder::RandomIndependent { " with replacement" } else { "" };
     let mix = match job.mix {
         Mix::Reads => "reads".to_owned(),
         Mix::Writes => "writes".to_owned(),
@@ -265,7 +266,12 @@ fn settings_text(job: &Job) -> String {
         if read == write { format!("blocks of {read}") } else { format!("reads of {read}, writes of {write}") };
     let depth = if job.depth > 1 { format!(", depth {}", job.depth) } else { String::new() };
     let access = if job.access == Access::Direct { "past the page cache" } else { "through the page cache" };
-    format!("{order} {mix}, {blocks}, {}{depth}, {access}", job.engine.name())
+    let flush = match job.flush_every {
+        Some((count, Flush::All)) => format!(", fsync every {}", units::plural(count, "write")),
+        Some((count, Flush::Data)) => format!(", fdatasync every {}", units::plural(count, "write")),
+        None => String::new(),
+    };
+    format!("{order} {mix}{repeats}, {blocks}, {}{depth}, {access}{flush}", job.engine.name())
 }
 
 /// `4 KiB`, or `4 KiB (50 %) or 8 KiB (50 %)`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::workload::{
-    BlockSizes, ByDirection, EndOfJob, Job, JobEngine, Layout, MIN_VERIFIED_BLOCK, Mix, Permissions, PlannedJob,
+    BlockSizes, ByDirection, EndOfJob, Flush, Job, JobOrder, Layout, MIN_VERIFIED_BLOCK, Mix, Permissions, PlannedJob,
     RateLimit,
 };
 
@@ -16,7 +16,7 @@ use crate::cli_error::CmdResult;
 /// `kelvin file mix`.
 pub(super) fn mix(args: &MixArgs) -> CmdResult {
     let outlet = AnswerOutlet::find(&args.answer)?;
-    if args.depth > 1 && args.engine != JobEngine::Ring {
+    if args.depth > 1 && !args.engine.has_queue() {
         bail!("--depth {}: {} has one request in flight; only io_uring has more", args.depth, args.engine.name());
     }
     if args.verify && args.block < MIN_VERIFIED_BLOCK {
@@ -43,7 +43,7 @@ fn planned_job(args: &MixArgs) -> PlannedJob {
         file: args.file.clone(),
         layout: Layout { offset: args.offset.unwrap_or(0), size: args.size },
         mix,
-        is_random: !args.sequential,
+        order: if args.sequential { JobOrder::Sequential } else { JobOrder::RandomPermutation },
         blocks: ByDirection::both(BlockSizes::single(args.block)),
         engine: args.engine,
         depth: args.depth,
@@ -51,7 +51,7 @@ fn planned_job(args: &MixArgs) -> PlannedJob {
         end: EndOfJob { loops: u64::MAX, runtime: Some(args.seconds) },
         ramp: args.ramp.unwrap_or(Duration::ZERO),
         rate: ByDirection::both(rate),
-        fsync_every: args.fsync,
+        flush_every: args.fsync.map(|count| (count, Flush::All)),
         end_fsync: false,
         verify: args.verify,
         seed: args.seed,

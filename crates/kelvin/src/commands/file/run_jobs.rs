@@ -1,4 +1,4 @@
-//! `kelvin file run`: the jobs of one of fio's job files.
+//! `kelvin file run`: the jobs of one of fio's job files, or of its command line.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kelvin_core::Unit;
 use kelvin_file::device::{Device, DeviceTraffic};
-use kelvin_file::job_file::{self, MAX_FILE_BYTES};
+use kelvin_file::job_file::{self, JobFileError, MAX_FILE_BYTES};
 use kelvin_file::workload::{self, Job, JobFiles, JobResult, Permissions, PlannedJob};
 use kelvin_file::{Error, Result as FileResult};
 use kelvin_report::{text, units};
@@ -25,12 +25,34 @@ const LABEL_WIDTH: usize = 12;
 /// `kelvin file run`.
 pub(super) fn run_jobs(args: &JobsArgs) -> CmdResult {
     let outlet = AnswerOutlet::find(&args.answer)?;
-    let name = args.job_file.display().to_string();
-    let planned =
-        job_file::parse(&read_job_file(&args.job_file)?).map_err(|error| CliError::msg(format!("{name}:{error}")))?;
+    let (planned, job_file) = planned_jobs(args)?;
     let permissions = Permissions { overwrite: args.overwrite.clone(), destroy: args.destroy.clone(), trim: args.trim };
     let (planned, permissions) = (&planned, &permissions);
-    run_planned(JobSource { planned, permissions, keeps_files: args.keep, job_file: Some(name) }, outlet)
+    run_planned(JobSource { planned, permissions, keeps_files: args.keep, job_file }, outlet)
+}
+
+/// The jobs, and the name of the file that they are from.
+fn planned_jobs(args: &JobsArgs) -> Result<(Vec<PlannedJob>, Option<String>), CliError> {
+    let options = args.job.options.as_slice();
+    match &args.job_file {
+        None if options.is_empty() => bail!("give a job file, or a job as to fio: --name=a --rw=randread --size=1g"),
+        None => Ok((job_file::parse_options(options).map_err(|error| option_error(&error, options))?, None)),
+        Some(path) => {
+            let name = path.display().to_string();
+            if let Some((option, _)) = options.first() {
+                bail!("--{option}: options of jobs are given in place of a job file: write it into {name}");
+            }
+            let planned = job_file::parse(&read_job_file(path)?);
+            Ok((planned.map_err(|error| CliError::msg(format!("{name}:{error}")))?, Some(name)))
+        }
+    }
+}
+
+/// A mistake in options of the command line, which are named as they are typed there.
+fn option_error(JobFileError { line, message }: &JobFileError, options: &[(String, String)]) -> CliError {
+    let option = line.checked_sub(1).and_then(|number| options.get(number));
+    let is_about_option = option.is_some_and(|(name, _)| message.starts_with(name.as_str()));
+    CliError::msg(if is_about_option { format!("--{message}") } else { message.clone() })
 }
 
 /// Jobs, where they come from, and what they may do.
