@@ -25,7 +25,6 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::uring::IoDirection;
 
 use crate::access::Access;
-use crate::error::check_stop_signal;
 use crate::start_barrier::StartBarrier;
 use crate::{Error, Result};
 
@@ -304,8 +303,11 @@ struct Stage {
     is_cancelled: AtomicBool,
 }
 
-/// That nobody else writes what a job is to verify.
-fn check_verified_regions(jobs: &[Job], files: &JobFiles) -> Result<()> {
+/// Checks that of jobs side by side nobody else writes what one is to verify.
+///
+/// # Errors
+/// Which setting does not go with which.
+pub fn check_stage(jobs: &[Job], files: &JobFiles) -> Result<()> {
     let writers = jobs.iter().enumerate().filter(|(_, job)| job.mix.writes());
     let regions = writers.map(|(number, job)| Ok((number, job, files.place(job)?, files.region(job)?)));
     let regions: Vec<_> = regions.collect::<Result<_>>()?;
@@ -322,10 +324,13 @@ fn check_verified_regions(jobs: &[Job], files: &JobFiles) -> Result<()> {
 
 /// Runs jobs side by side, and waits for all of them. If one fails, the others end too.
 ///
+/// A signal that ends the program ends all of them early. What they did until then is their result; what was not read back by then is
+/// not verified.
+///
 /// # Errors
-/// A file that cannot be read or written so, settings that do not go with it, a thread that cannot be started, a signal.
+/// A file that cannot be read or written so, settings that do not go with it, a thread that cannot be started.
 pub fn run_stage(jobs: &[Job], files: &JobFiles) -> Result<Vec<JobResult>> {
-    check_verified_regions(jobs, files)?;
+    check_stage(jobs, files)?;
     let stage =
         Stage { barrier: StartBarrier::new(jobs.len()), start: OnceLock::new(), is_cancelled: AtomicBool::new(false) };
     let results = std::thread::scope(|scope| {
@@ -344,7 +349,7 @@ pub fn run_stage(jobs: &[Job], files: &JobFiles) -> Result<Vec<JobResult>> {
         // All have ended before the first error is looked at.
         outcomes.collect::<Vec<_>>().into_iter().collect::<Result<Vec<Option<JobResult>>>>()
     })?;
-    check_stop_signal().map(|()| results.into_iter().flatten().collect())
+    Ok(results.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

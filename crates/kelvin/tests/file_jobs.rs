@@ -126,15 +126,39 @@ fn unknown_options_are_refused_with_file_and_line() {
 }
 
 #[test]
-fn interrupt_leaves_no_file() {
-    let dir = dir_with("[a]\nrw=randrw\nsize=1m\nruntime=600\ntime_based\nnumjobs=2\nrate_iops=50\n");
-    let arguments = ["file", "run", "job.fio"];
+fn interrupt_reports_what_was_measured_and_leaves_no_file() {
+    let dir = dir_with(
+        "[a]\nrw=write\nsize=64k\nioengine=psync\n[b]\nstonewall\nrw=randrw\nsize=64k\nruntime=600\ntime_based\n[c]\nstonewall\nrw=read\nsize=64k\n",
+    );
+    let arguments = ["file", "run", "job.fio", "--json"];
     let child = dir.start(&arguments);
-    assert!(test_dir::is_met_within(test_dir::HANG_TIMEOUT, || dir.names().len() == 3), "{:?}", dir.names());
+    let is_running = || fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|threads| threads.count() > 1);
+    assert!(test_dir::is_met_within(test_dir::HANG_TIMEOUT, || dir.names().len() == 4 && is_running()));
+    std::thread::sleep(std::time::Duration::from_millis(200));
     signal(&child, "INT");
     let output = wait_for_output(child, &arguments);
-    assert_refused(&output, &["interrupted by SIGINT"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let stages = report["stages"].as_array().unwrap();
+    assert_eq!((&report["interrupted"], stages.len()), (&"SIGINT".into(), 2));
+    assert_eq!(stages[0]["groups"][0]["write"]["requests"], 16);
+    assert!(stages[1]["groups"][0]["seconds"].as_f64().unwrap() < 590.0);
     assert_eq!(dir.names(), ["job.fio"]);
+}
+
+#[test]
+fn failure_of_a_later_stage_leaves_the_results_of_those_before() {
+    let dir = dir_with("[a]\nrw=write\nsize=8k\n[b]\nstonewall\nrw=write\nfilename=data\n");
+    fs::write(dir.path().join("data"), vec![0; 65536]).unwrap();
+    // Files of at most 16 blocks of 512 bytes, which the second stage exceeds.
+    let script = "ulimit -f 16; trap '' XFSZ; exec \"$0\" file run job.fio --overwrite data --json";
+    let output = dir.command("sh", &["-c", script, test_dir::KELVIN]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    assert!(stderr(&output).contains("stage 2: cannot write 4096 bytes at 8192 of data"), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["stages"].as_array().unwrap().len(), 1);
+    assert_eq!(report["stages"][0]["groups"][0]["write"]["requests"], 2);
+    assert!(report["failure"].as_str().unwrap().starts_with("cannot write 4096 bytes"), "{report}");
 }
 
 #[test]

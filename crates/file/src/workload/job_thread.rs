@@ -44,7 +44,10 @@ pub(super) fn run(job: &Job, files: &JobFiles, stage: &Stage) -> Result<Option<J
     let target = opened.target;
     let (mut result, written) = opened.work(stage).map_err(|error| error.with_path(&job.file))?;
     if let Some(written) = written.filter(|_| stop_signals::stop_signal().is_none()) {
-        result.verification = Some(written.verify(job, target).map_err(|error| error.with_path(&job.file))?);
+        result.verification = match written.verify(job, target) {
+            Err(Error::Interrupted(_)) => None,
+            outcome => Some(outcome.map_err(|error| error.with_path(&job.file))?),
+        };
     }
     Ok(Some(result))
 }

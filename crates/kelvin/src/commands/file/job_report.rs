@@ -232,6 +232,11 @@ impl GroupReport {
         self.verification.as_ref().is_none_or(|verification| verification.mismatches == 0)
     }
 
+    /// Whether anything was measured.
+    pub(super) fn has_figures(&self) -> bool {
+        self.read.is_some() || self.write.is_some()
+    }
+
     /// The labelled lines for people.
     pub(super) fn lines(&self) -> Lines {
         let mut lines: Lines = self.settings.iter().map(|settings| ("way", settings.clone())).collect();

@@ -10,6 +10,7 @@ use kelvin_file::job_file::{self, JobFileError, MAX_FILE_BYTES};
 use kelvin_file::workload::{self, Job, JobFiles, JobResult, Permissions, PlannedJob};
 use kelvin_file::{Error, Result as FileResult};
 use kelvin_report::{text, units};
+use kelvin_sys::stop_signals;
 use serde::Serialize;
 
 use super::job_report::GroupReport;
@@ -77,7 +78,10 @@ pub(super) fn run_planned(source: JobSource<'_>, outlet: AnswerOutlet) -> CmdRes
         }
         Ok(())
     })?;
-    Ok(is_sound)
+    match report.failure {
+        Some(failure) => bail!("stage {}: {failure}", report.stages.len() + 1),
+        None => Ok(is_sound && report.interrupted.is_none()),
+    }
 }
 
 /// Why jobs could not run, in the words of the command line.
@@ -112,6 +116,12 @@ struct JobsReport {
     /// Files that were made for the jobs.
     files_made: usize,
     files_kept: bool,
+    /// The signal that ended the last stage early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupted: Option<&'static str>,
+    /// Why a later stage could not be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
     stages: Vec<StageReport>,
 }
 
@@ -134,22 +144,42 @@ struct DeviceReport {
 }
 
 impl JobsReport {
-    /// Runs stage by stage. What was made is gone afterwards, unless it is kept.
+    /// Runs stage by stage, until one fails or a signal comes. What was made is gone afterwards, unless it is kept.
     fn run(source: &JobSource<'_>) -> FileResult<Self> {
         let &JobSource { planned, permissions, keeps_files, .. } = source;
         let jobs: Vec<Job> = planned.iter().flat_map(PlannedJob::jobs).collect();
         let files = JobFiles::prepare(&jobs, permissions)?;
-        let work =
-            || stages(planned).into_iter().map(|stage| StageReport::run(stage, &files)).collect::<FileResult<Vec<_>>>();
-        let stages = match expected_time(planned) {
-            Some(time) => show_time_progress(time, work)?,
-            None => work()?,
+        let stages = stages(planned);
+        // Before the first one has results that a mistake in the second would lose.
+        for stage in &stages {
+            workload::check_stage(&stage.iter().flat_map(PlannedJob::jobs).collect::<Vec<Job>>(), &files)?;
+        }
+        let work = || run_stages(&stages, &files);
+        let (stages, failure) = match expected_time(planned) {
+            Some(time) => show_time_progress(time, work),
+            None => work(),
+        };
+        let interrupted = stop_signals::stop_signal();
+        let failure = match (failure, interrupted) {
+            (_, Some(signal)) if !stages.iter().any(StageReport::has_figures) => {
+                return Err(Error::Interrupted(signal));
+            }
+            (Some(failure), None) if stages.is_empty() => return Err(failure),
+            (failure, _) => failure,
         };
         let files_made = files.made();
         if keeps_files {
             files.keep()?;
         }
-        Ok(Self { job_file: source.job_file.clone(), files_made, files_kept: keeps_files, stages })
+        let failure = failure.map(|failure| to_cli_error(source.job_file.as_deref(), failure).to_string());
+        Ok(Self {
+            job_file: source.job_file.clone(),
+            files_made,
+            files_kept: keeps_files,
+            interrupted,
+            failure,
+            stages,
+        })
     }
 
     /// The labelled lines for people; an empty one between groups.
@@ -179,8 +209,26 @@ impl JobsReport {
             (_, true) => lines.push(("files", format!("{made} made and kept"))),
             (_, false) => lines.push(("files", format!("{made} made, and removed; --keep keeps them"))),
         }
+        lines.extend(
+            self.interrupted.map(|signal| ("ended", format!("early, by {signal}: figures are of the time until then"))),
+        );
         lines
     }
+}
+
+/// The reports of stages up to one that fails, and why it does, or to one that a signal ends.
+fn run_stages(stages: &[&[PlannedJob]], files: &JobFiles) -> (Vec<StageReport>, Option<Error>) {
+    let mut reports = Vec::new();
+    for stage in stages {
+        match StageReport::run(stage, files) {
+            Ok(report) => reports.push(report),
+            Err(failure) => return (reports, Some(failure)),
+        }
+        if stop_signals::stop_signal().is_some() {
+            break;
+        }
+    }
+    (reports, None)
 }
 
 /// The jobs from one that waits for others to the next.
@@ -198,6 +246,11 @@ fn expected_time(planned: &[PlannedJob]) -> Option<Duration> {
 }
 
 impl StageReport {
+    /// Whether anything was measured.
+    fn has_figures(&self) -> bool {
+        self.groups.iter().any(GroupReport::has_figures)
+    }
+
     fn run(planned: &[PlannedJob], files: &JobFiles) -> FileResult<Self> {
         let jobs: Vec<Job> = planned.iter().flat_map(PlannedJob::jobs).collect();
         let devices: Vec<(Device, DeviceTraffic)> = files.devices(&jobs).into_iter().filter_map(with_traffic).collect();
