@@ -314,8 +314,7 @@ pub fn check_stage(jobs: &[Job], files: &JobFiles) -> Result<()> {
     for (number, _, place, region) in regions.iter().filter(|(_, job, ..)| job.verify) {
         let overlaps = |other: &std::ops::Range<u64>| other.start < region.end && region.start < other.end;
         if regions.iter().any(|(other, _, at, part)| other != number && at == place && overlaps(part)) {
-            let why =
-                "another job writes the same part of the file at the same time: give each its own file, or stonewall";
+            let why = "another job writes the same part of the file at the same time: give each its own file, or run one after the other (stonewall)";
             return Err(Error::setting("verify", why));
         }
     }

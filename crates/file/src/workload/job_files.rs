@@ -279,10 +279,10 @@ pub(super) fn check_alignment(job: &Job, target: &Target) -> Result<()> {
     let unit = target.alignment()?;
     let sizes = [&job.blocks.read, &job.blocks.write];
     if !sizes.iter().all(|sizes| sizes.are_multiples_of(unit)) {
-        return Err(Error::setting("bs", format!("with direct=1, blocks must be multiples of {unit} bytes")));
+        return Err(Error::setting("bs", format!("past the page cache, blocks must be multiples of {unit} bytes")));
     }
     if !job.layout.offset.is_multiple_of(unit) {
-        return Err(Error::setting("offset", format!("with direct=1, it must be a multiple of {unit} bytes")));
+        return Err(Error::setting("offset", format!("past the page cache, it must be a multiple of {unit} bytes")));
     }
     Ok(())
 }

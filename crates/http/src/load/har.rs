@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::uri::Authority;
 use http::{HeaderName, HeaderValue, Uri};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -85,7 +84,7 @@ pub(crate) fn read(text: &[u8], speed: f64, template: &RequestTemplate) -> Resul
     let file: HarFile = serde_json::from_slice(text).map_err(|error| format!("it is no HAR: {error}"))?;
     let mut replay = Replay { unit: "requests", ..Replay::default() };
     let mut requests: Vec<RecordedRequest> = Vec::new();
-    let mut host: Option<Authority> = None;
+    let mut host: Option<(String, u16)> = None;
     for (number, entry) in (1..).zip(&file.log.entries) {
         let request = recorded_request(entry, template, &mut host, &mut replay);
         requests.extend(request.map_err(|error| format!("entry {number}: {error}"))?);
@@ -110,22 +109,28 @@ pub(crate) fn read(text: &[u8], speed: f64, template: &RequestTemplate) -> Resul
     Ok(replay)
 }
 
+/// Host and port of a URL; without a port that of its scheme.
+fn origin(uri: &Uri) -> Option<(String, u16)> {
+    let usual_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    Some((uri.host()?.to_ascii_lowercase(), uri.port_u16().unwrap_or(usual_port)))
+}
+
 /// The request of an entry; nothing, and counted, if it is not sent.
 fn recorded_request(
     entry: &HarEntry,
     template: &RequestTemplate,
-    host: &mut Option<Authority>,
+    host: &mut Option<(String, u16)>,
     replay: &mut Replay,
 ) -> Result<Option<RecordedRequest>, String> {
     let HarEntry { started_date_time, time, request } = entry;
     let start: Timestamp =
-        started_date_time.parse().map_err(|_| format!("startedDateTime: {started_date_time:?} is no time"))?;
+        started_date_time.parse().map_err(|_| format!("startedDateTime: {} is no time", quote(started_date_time)))?;
     let uri = request.url.parse::<Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
-    let Some((authority, path)) = uri.as_ref().and_then(|uri| Some((uri.authority()?, uri.path_and_query()?))) else {
+    let Some((origin, path)) = uri.as_ref().and_then(|uri| Some((origin(uri)?, uri.path_and_query()?))) else {
         replay.skipped.other_targets += 1;
         return Ok(None);
     };
-    if *host.get_or_insert_with(|| authority.clone()) != *authority {
+    if *host.get_or_insert_with(|| origin.clone()) != origin {
         replay.skipped.other_hosts += 1;
         return Ok(None);
     }
@@ -138,7 +143,8 @@ fn recorded_request(
         }
     };
     let mut own = RequestTemplate { body: body.into_bytes(), ..template.clone() };
-    own.method = parse_method(&request.method).map_err(|error| format!("method {:?}: {error}", request.method))?;
+    own.method =
+        parse_method(&request.method).map_err(|error| format!("method {}: {error}", quote(&request.method)))?;
     for header in &request.headers {
         let Some((name, value)) = recorded_header(header)? else { continue };
         if !template.headers.iter().any(|(other, _)| *other == name) {
@@ -159,7 +165,16 @@ fn recorded_header(header: &HarHeader) -> Result<Option<(HeaderName, HeaderValue
         return Ok(None);
     }
     let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
-    parsed.map(Some).ok_or_else(|| format!("header {name:?}: it cannot be sent"))
+    parsed.map(Some).ok_or_else(|| format!("header {}: it cannot be sent", quote(name)))
+}
+
+/// A text of others in quotes, cut where it is too long for a line.
+fn quote(text: &str) -> String {
+    const MAX_CHARS: usize = 40;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }
 
 #[cfg(test)]
@@ -174,7 +189,7 @@ mod tests {
 {"startedDateTime": "2026-11-30T08:00:01.250+01:00", "time": 50, "request": {"method": "POST", "url": "https://shop.test/orders?x=1#top",
  "headers": [{"name": ":authority", "value": "shop.test"}, {"name": "Content-Length", "value": "9"}, {"name": "Content-Type", "value": "text/plain"},
  {"name": "Cookie", "value": "a=1"}, {"name": "Cookie", "value": "b=2"}], "postData": {"mimeType": "text/plain", "text": "one"}}},
-{"startedDateTime": "2026-11-30T07:00:01.000Z", "time": null, "request": {"method": "GET", "url": "https://shop.test", "headers": []}},
+{"startedDateTime": "2026-11-30T07:00:01.000Z", "time": null, "request": {"method": "GET", "url": "https://SHOP.test:443", "headers": []}},
 {"startedDateTime": "2026-11-30T07:00:01.100Z", "time": 1, "request": {"method": "GET", "url": "https://other.test/", "headers": []}},
 {"startedDateTime": "2026-11-30T07:00:01.100Z", "time": 1, "request": {"method": "GET", "url": "data:text/plain,x", "headers": []}},
 {"startedDateTime": "2026-11-30T07:00:01.200Z", "time": 1, "request": {"method": "PUT", "url": "https://shop.test/form", "postData": {"params": []}}}
@@ -218,6 +233,7 @@ mod tests {
             (r#"{"log": {"entries": []}}"#.into(), "it has no request that can be sent"),
             (entry("yesterday", "GET", "a"), "entry 1: startedDateTime: \"yesterday\" is no time"),
             (entry(time, "G T", "a"), "entry 1: method \"G T\": give a method"),
+            (entry(time, &" ".repeat(3000), "a"), &format!("entry 1: method {:?}...: give a method", " ".repeat(40))),
             (entry(time, "GET", "a b"), "entry 1: header \"a b\": it cannot be sent"),
         ] {
             let error = read(&text, 1.0).unwrap_err();

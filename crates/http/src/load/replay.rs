@@ -86,6 +86,9 @@ impl Replay {
         if COMPRESSED_MAGICS.iter().any(|magic| log.starts_with(magic)) {
             return Err("it is compressed: pipe the output of zcat, xzcat or zstdcat to --replay /dev/stdin".into());
         }
+        if [b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| log.starts_with(*mark)) {
+            return Err("it is UTF-16: convert it by iconv -f UTF-16 -t UTF-8".into());
+        }
         // A recording may have a mark of its encoding, and no line of a log begins so.
         let text = log.strip_prefix(b"\xef\xbb\xbf").unwrap_or(log);
         if text.trim_ascii_start().starts_with(b"{") {
@@ -392,6 +395,13 @@ no line of a log
         for log in ["", "nothing\n", "::1 - - [10/Oct/2000:20:55:36 +0000] \"POST /form HTTP/1.1\" 200 1\n"] {
             assert!(read(log, 1.0).is_err(), "{log}");
         }
+    }
+
+    #[test]
+    fn text_of_another_encoding_is_detected() {
+        let text: Vec<u8> = "\u{feff}{\"log\": {}}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let error = Replay::read(&text, 1.0, &RequestTemplate::default()).unwrap_err();
+        assert!(error.starts_with("it is UTF-16"), "{error}");
     }
 
     #[test]
