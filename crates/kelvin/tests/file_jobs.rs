@@ -147,6 +147,17 @@ fn interrupt_reports_what_was_measured_and_leaves_no_file() {
 }
 
 #[test]
+fn jobs_of_different_times_are_named_where_they_are_added() {
+    let job = |name: &str, time: &str| format!("[{name}]\nrw=randread\nsize=64k\ntime_based\nruntime={time}\n");
+    let notes = |other: &str| -> String {
+        let dir = dir_with(&[job("a", "200ms"), job("b", other)].concat());
+        dir.json(&["file", "run", "job.fio"])["stages"][0]["total"]["notes"].to_string()
+    };
+    assert!(notes("40ms").contains("jobs counted at different times, one of them for 40.0 ms"), "{}", notes("40ms"));
+    assert!(!notes("200ms").contains("different times"), "{}", notes("200ms"));
+}
+
+#[test]
 fn failure_of_a_later_stage_leaves_the_results_of_those_before() {
     let dir = dir_with("[a]\nrw=write\nsize=8k\n[b]\nstonewall\nrw=write\nfilename=data\n");
     fs::write(dir.path().join("data"), vec![0; 65536]).unwrap();

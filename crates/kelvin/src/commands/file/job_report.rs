@@ -187,6 +187,9 @@ impl VerificationReport {
     }
 }
 
+/// The share of a stage's time from which on a job counts as long as the stage.
+const SAME_TIME_SHARE: f64 = 0.95;
+
 impl GroupReport {
     /// Of jobs that are reported together.
     pub(super) fn new(name: String, members: &[&PlannedJob], result: &JobResult) -> Self {
@@ -204,9 +207,16 @@ impl GroupReport {
         Self { settings, notes, ..Self::figures(name, &jobs, result) }
     }
 
-    /// Of all jobs of a stage.
-    pub(super) fn of_stage(jobs: &[Job], result: &JobResult) -> Self {
-        Self::figures("all together".to_owned(), &jobs.iter().collect::<Vec<&Job>>(), result)
+    /// Of all jobs of a stage, of which the shortest counted for so many seconds.
+    pub(super) fn of_stage(jobs: &[Job], result: &JobResult, shortest: f64) -> Self {
+        let mut report = Self::figures("all together".to_owned(), &jobs.iter().collect::<Vec<&Job>>(), result);
+        if shortest < SAME_TIME_SHARE * report.seconds {
+            let [shortest, all] = [shortest, report.seconds].map(units::seconds);
+            report.notes.push(format!(
+                "jobs counted at different times, one of them for {shortest}: rates are totals over {all}, and below what all did at once"
+            ));
+        }
+        report
     }
 
     fn figures(name: String, jobs: &[&Job], result: &JobResult) -> Self {

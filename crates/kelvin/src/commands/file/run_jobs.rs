@@ -261,9 +261,10 @@ impl StageReport {
         });
         let devices = devices.collect();
         let total = (results.len() > 1).then(|| merged(&results)).flatten();
+        let shortest = results.iter().map(JobResult::seconds).fold(f64::INFINITY, f64::min);
         let groups = group_results(planned, results);
         let has_several = groups.len() > 1;
-        let total = total.filter(|_| has_several).map(|result| GroupReport::of_stage(&jobs, &result));
+        let total = total.filter(|_| has_several).map(|result| GroupReport::of_stage(&jobs, &result, shortest));
         Ok(Self { groups, total, devices })
     }
 }
