@@ -1,40 +1,36 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
+mod content;
 mod deletion;
+mod present_blocks;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kelvin_file::Error as FileError;
 use kelvin_machine::memory::{MEMINFO, kibibytes};
 
-use crate::blocks::BlockLayout;
-use crate::compression::{Decompressor, check_frame};
-use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
+use crate::compression::Decompressor;
+use crate::datapath::{ReceiveMethod, ReceiveSetup};
 use crate::directory_tree::MAX_DIRECTORIES;
-use crate::incoming_file::{IncomingFile, block_digests};
+use crate::incoming_file::IncomingFile;
 use crate::message::{
-    ArrivedBytes, Blake3Digest, ConnectionLifetime, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece,
-    JoinInvitation, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SessionSettings, StreamChoice,
-    Verdict, WholeFile,
+    ArrivedBytes, Blake3Digest, ConnectionLifetime, EntryDecision, EntryKind, EntryNumber, FileEntry, JoinInvitation,
+    ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage, SessionSettings, StreamChoice, Verdict,
 };
-use crate::method_chooser::{self, MethodChooser};
+use crate::method_chooser::MethodChooser;
 use crate::offer_policy::OfferPolicy;
 use crate::rate_prediction::{self, StageCosts};
-use crate::secure_channel::{PART_BYTES, SETUP_STEP, SecureChannel, SessionChannels, TransferStream};
+use crate::secure_channel::{PART_BYTES, SecureChannel, SessionChannels, TransferStream};
 use crate::session_streams::{MAX_STREAMS, OpenSession, SessionRegistry};
-use crate::stage_times::{LoadMeter, StorageKind, add_elapsed, hash_timed};
+use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
-use crate::wire::Hasher;
 use crate::wire::cipher::TAG_BYTES;
-use crate::{Error, Result, blocks, stage_costs};
+use crate::{Error, Result, stage_costs};
 
-/// Most files that are wanted and did not arrive yet; and most digests in a message.
+/// Most files that are wanted and did not arrive yet.
 pub const MAX_WANTED_FILES: usize = 2048;
-const MAX_DIGESTS: usize = 1024;
 /// How long the digests of what is there may take until some are sent.
 const DIGEST_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How often it is reported how much has arrived.
@@ -268,23 +264,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         outcome
     }
 
-    /// Has content arrive.
-    fn receive_content(&mut self, message: SenderMessage) -> Result<()> {
-        match message {
-            SenderMessage::Batch { files, digest } => self.receive_batch(&files, digest, None)?,
-            SenderMessage::CompressedBatch { files, digest, frame_bytes } => {
-                self.receive_batch(&files, digest, Some(frame_bytes))?;
-            }
-            SenderMessage::Block(piece) => self.receive_block(&piece, None)?,
-            SenderMessage::CompressedBlock { piece, frame_bytes } => self.receive_block(&piece, Some(frame_bytes))?,
-            SenderMessage::Hole(piece) => return self.receive_hole(&piece),
-            SenderMessage::Digests(digests) => return self.compare_digests(digests),
-            _ => return Err(Error::ProtocolViolation("it neither offers nor sends anything, nor ends")),
-        }
-        self.report_progress();
-        Ok(())
-    }
-
     /// Has the content of a file come over a connection of its own.
     fn receive_file_connection(&mut self, file: EntryNumber) -> Result<()> {
         let streams = self.open_session.as_ref().filter(|_| self.settings.connection == ConnectionLifetime::PerFile);
@@ -378,348 +357,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         }
     }
 
-    /// Sends which blocks of a file are there, as it reads them.
-    fn send_present_blocks(&mut self, file: EntryNumber) -> Result<()> {
-        let Some(wanted_file) = self.wanted_files.get_mut(&file) else { return Ok(()) };
-        let Some(part) = wanted_file.part.as_ref().and_then(|incoming| incoming.resumed_part()) else {
-            return Ok(());
-        };
-        let mut report = BlockReport::new(file);
-        for digest in block_digests(part) {
-            // A block that cannot be read is one that is not there, as are those behind it.
-            let Ok(digest) = digest else { break };
-            report.add(digest, self.channels.first)?;
-        }
-        wanted_file.announced_blocks = report.finish(self.channels.first)?;
-        Ok(())
-    }
-
-    /// Begins a file as a copy of its older state, and sends which blocks that has.
-    fn on_query_blocks(&mut self, file: EntryNumber) -> Result<()> {
-        let parts = self.wanted_files.values().filter(|file| file.part.is_some()).count();
-        // One more than those that go on with what was kept: it is sent as soon as the blocks are known.
-        Error::ensure(
-            parts <= MAX_OPEN_PARTS,
-            "it asks for the blocks of more files than it may before it sends them",
-        )?;
-        let wanted_file = self.wanted_files.get_mut(&file).filter(|file| file.is_changed).ok_or(UNWANTED_FILE)?;
-        wanted_file.is_changed = false;
-        let entry = wanted_file.entry.clone();
-        match self.copy_present_blocks(file, &entry) {
-            Ok((part, announced_blocks)) => {
-                if let Some(wanted_file) = self.wanted_files.get_mut(&file) {
-                    (wanted_file.part, wanted_file.announced_blocks) = (Some(Box::new(part)), announced_blocks);
-                }
-                Ok(())
-            }
-            Err(why) if why.is_per_file() => {
-                self.wanted_files.remove(&file);
-                self.report_failure(file, &entry, why)
-            }
-            Err(why) => Err(why),
-        }
-    }
-
-    /// Copies a file that is there block by block; returns the copy, and how many blocks it has. Each digest is that of what was
-    /// written, so that nobody needs to read it again.
-    fn copy_present_blocks(&mut self, file: EntryNumber, entry: &FileEntry) -> Result<(IncomingFile, u64)> {
-        let EntryKind::File { bytes, .. } = entry.kind else { return Err(UNWANTED_FILE) };
-        let (mut copy, source) = self.policy.create_copy(entry, bytes)?;
-        let (mut report, mut buffer) = (BlockReport::new(file), Vec::new());
-        let present_bytes = source.as_ref().and_then(|source| source.metadata().ok()).map_or(0, |source| source.len());
-        let layout = BlockLayout::of_changed_file(bytes).truncated(present_bytes);
-        for range in (0..layout.count()).map(|block| layout.range(block)) {
-            buffer.resize((range.end - range.start) as usize, 0);
-            let channel = &mut self.channels.first;
-            let read = source.as_ref().is_some_and(|source| {
-                channel.times.time_file(|| source.read_exact_at(&mut buffer, range.start)).is_ok()
-            });
-            // As of a part.
-            if !read {
-                break;
-            }
-            channel.times.time_file(|| copy.copy_block(&buffer, range.start))?;
-            let digest = add_elapsed(&mut channel.times.verify, || *crate::wire::hash(&buffer).as_bytes());
-            report.add(digest, channel)?;
-        }
-        Ok((copy, report.finish(self.channels.first)?))
-    }
-
-    fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
-        let wanted_file = self.wanted_files.get_mut(&file).ok_or(UNWANTED_FILE)?;
-        let announced_blocks = std::mem::take(&mut wanted_file.announced_blocks);
-        Error::ensure(blocks::last_block_end(bits) <= announced_blocks, "it keeps blocks that are not there")?;
-        let part = wanted_file.part.as_mut().ok_or(UNWANTED_FILE)?;
-        part.mark_blocks_present(bits);
-        if !part.is_complete() {
-            return Ok(());
-        }
-        // However many others are arriving: it has no turn.
-        match self.wanted_files.remove(&file) {
-            Some(WantedEntry { entry, part: Some(incoming), .. }) => self.finish_file(file, &entry, *incoming),
-            _ => Err(UNWANTED_FILE),
-        }
-    }
-
-    /// Has the whole content of small files arrive; in a frame of this many bytes, where it is compressed.
-    fn receive_batch(
-        &mut self,
-        files: &[WholeFile],
-        digest: Option<Blake3Digest>,
-        frame_bytes: Option<u32>,
-    ) -> Result<()> {
-        let bytes: usize = files.iter().map(|file| file.bytes as usize).sum();
-        let is_allowed = files.len() <= MAX_BATCH_FILES && bytes as u64 <= MAX_BATCH_BYTES;
-        Error::ensure(is_allowed, "it sends too many files at once")?;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let decompressed = match frame_bytes {
-            Some(frame_bytes) => self.decompress_batch(&mut buffer[..bytes], frame_bytes)?,
-            None => self.channels.current().receive_data(&mut buffer, bytes).map(Ok)?,
-        };
-        let verify = self.settings.verify;
-        let is_intact = add_elapsed(&mut self.channels.first.times.verify, || {
-            !verify || digest == Some(*crate::wire::hash(&buffer[..bytes]).as_bytes())
-        });
-        let mut content = &buffer[..bytes];
-        for file in files {
-            let file_content;
-            (file_content, content) = content.split_at(file.bytes as usize);
-            let wanted_file = self.wanted_files.remove(&file.file).ok_or(UNWANTED_FILE)?;
-            let written = match decompressed {
-                Ok(()) if is_intact => self.write_small(&wanted_file.entry, file_content),
-                Err(Error::Decompression(why)) => Err(Error::Decompression(why)),
-                _ => Err(Error::DigestMismatch),
-            };
-            self.queue_verdict((file.file, &wanted_file.entry), written)?;
-        }
-        self.buffer = buffer;
-        Ok(())
-    }
-
-    /// Receives the content of small files as a frame; whether that could be decompressed.
-    fn decompress_batch(&mut self, content: &mut [u8], frame_bytes: u32) -> Result<Result<()>> {
-        let piece = FilePiece { file: 0, offset: 0, bytes: content.len() as u32, is_last: true };
-        let write = |part: &[u8], offset| {
-            content[offset as usize..][..part.len()].copy_from_slice(part);
-            Ok(())
-        };
-        // All files together have one digest.
-        Ok(self.decompress_piece((&piece, frame_bytes, false), write)?.1)
-    }
-
-    /// Receives a piece that comes as a frame of this many bytes, and writes it; its digest, and whether it was written.
-    fn decompress_piece(
-        &mut self,
-        (piece, frame_bytes, verify): (&FilePiece, u32, bool),
-        write: impl FnMut(&[u8], u64) -> Result<()>,
-    ) -> Result<(Blake3Digest, Result<()>)> {
-        check_frame(&self.settings, piece.bytes.into(), frame_bytes)?;
-        let mut decompressor = self.decompressor.take().map_or_else(Decompressor::new, Ok)?;
-        let channel = self.channels.current();
-        let received = channel.receive_compressed((piece, frame_bytes, verify), &mut decompressor, write)?;
-        self.decompressor = Some(decompressor);
-        Ok(received)
-    }
-
-    fn write_small(&mut self, entry: &FileEntry, content: &[u8]) -> Result<ByteCounts> {
-        let is_whole = matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64);
-        Error::ensure(is_whole, "it sent another number of bytes than it had offered")?;
-        let start = Instant::now();
-        let written = self.policy.write_small(entry, content, self.settings.sync);
-        let end = self.channels.first.times.add_file_time(start);
-        written?;
-        self.last_write = end;
-        Ok(ByteCounts::from_sent(content.len() as u64))
-    }
-
-    /// Begins the file of a piece that has come, unless it arrives already; whether it has not failed.
-    fn begin_piece(&mut self, piece: &FilePiece) -> Result<bool> {
-        blocks::check_piece_length(piece)?;
-        if self.failed_files.contains(&piece.file) {
-            return Ok(false);
-        }
-        if !self.arriving_files.contains_key(&piece.file) {
-            self.begin_file(piece.file)?;
-        }
-        let Some(arriving) = self.arriving_files.get_mut(&piece.file) else { return Ok(false) };
-        arriving.file.record_piece(piece).map(|()| true)
-    }
-
-    /// Begins a wanted file; one that cannot be begun has failed.
-    fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
-        let WantedEntry { entry, part, .. } = self.wanted_files.remove(&number).ok_or(UNWANTED_FILE)?;
-        let is_allowed = self.arriving_files.len() < MAX_OPEN_FILES;
-        Error::ensure(is_allowed, "it begins more files than it may before it has ended others")?;
-        match part.map_or_else(|| self.policy.create_incoming(&entry), |part| Ok(*part)) {
-            Ok(file) => {
-                self.arriving_files.insert(number, ArrivingFile { entry, file, pending_checks: 0 });
-                Ok(())
-            }
-            Err(why) => self.report_failure(number, &entry, why),
-        }
-    }
-
-    /// A file has failed, which the sender learns at once; what still comes of it is passed over. The sender knows of its failure before
-    /// it begins this many others.
-    fn report_failure(&mut self, number: EntryNumber, entry: &FileEntry, why: Error) -> Result<()> {
-        self.failed_files.push_back(number);
-        if self.failed_files.len() > MAX_WANTED_FILES {
-            self.failed_files.pop_front();
-        }
-        self.queue_verdict((number, entry), Err(why))?;
-        self.flush_verdicts()
-    }
-
-    /// Has a part of a block arrive; in a frame of this many bytes, where it is compressed.
-    fn receive_block(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<()> {
-        let is_arriving = self.begin_piece(piece)?;
-        let (digest, written) = match is_arriving {
-            true => self.receive_piece(piece, frame_bytes)?,
-            false => self.receive_buffered(piece, frame_bytes)?,
-        };
-        self.bytes_written += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
-        if self.settings.verify {
-            let is_allowed = self.pending_digests.len() < MAX_PENDING_CHECKS;
-            Error::ensure(is_allowed, "it sends more than it may before it sends digests")?;
-            self.pending_digests.push_back((piece.file, digest));
-            if let Some(arriving) = self.arriving_files.get_mut(&piece.file) {
-                arriving.pending_checks += 1;
-            }
-        }
-        self.on_written(piece.file, written)
-    }
-
-    /// Some of a file that arrives was written, or not: it is finished if it is whole, and has failed if it was not.
-    fn on_written(&mut self, number: EntryNumber, written: Result<()>) -> Result<()> {
-        let is_whole = |arriving: &ArrivingFile| arriving.pending_checks == 0 && arriving.file.is_complete();
-        if written.is_ok() && !self.arriving_files.get(&number).is_some_and(is_whole) {
-            return Ok(());
-        }
-        let Some(ArrivingFile { entry, file, .. }) = self.arriving_files.remove(&number) else { return Ok(()) };
-        match written {
-            Ok(()) => self.finish_file(number, &entry, file),
-            Err(why) => {
-                self.end_split(number);
-                file.discard();
-                self.report_failure(number, &entry, why)
-            }
-        }
-    }
-
-    /// Receives the bytes of a piece of a file that arrives and writes them; their digest, and whether they were written.
-    fn receive_piece(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<(Blake3Digest, Result<()>)> {
-        let incoming = self.arriving_files.get_mut(&piece.file).map(|arriving| &mut arriving.file);
-        let is_skipped = |file: &&mut IncomingFile| file.is_discarded() && !self.settings.verify;
-        let skipped = incoming.filter(is_skipped).filter(|_| frame_bytes.is_none());
-        let channel = self.channels.current();
-        let (digest, mut written) = if let Some(incoming) = skipped {
-            channel.skip_data(piece.bytes as usize, &mut self.buffer)?;
-            incoming.add_arrived(piece.bytes.into());
-            (Blake3Digest::default(), Ok(()))
-        } else {
-            let mut method = self.methods.next_method(|| channel.socket()).map_err(Error::call(SETUP_STEP))?;
-            let start = Instant::now();
-            let received = match &mut method.path {
-                None => self.receive_buffered(piece, frame_bytes),
-                Some(path) => self.receive_direct(path, piece),
-            };
-            self.methods.record(method, piece.bytes.into(), start);
-            received?
-        };
-        self.last_write = Instant::now();
-        if written.is_ok()
-            && self.settings.sync
-            && let Some(arriving) = self.arriving_files.get_mut(&piece.file)
-        {
-            written = add_elapsed(&mut self.channels.first.times.sync, || arriving.file.flush_if_due());
-        }
-        Ok((digest, written))
-    }
-
-    /// By way of a buffer; those of a file that has failed are dropped.
-    fn receive_buffered(&mut self, piece: &FilePiece, frame_bytes: Option<u32>) -> Result<(Blake3Digest, Result<()>)> {
-        let verify = self.settings.verify;
-        let Some(frame_bytes) = frame_bytes else {
-            let mut arriving = self.arriving_files.get_mut(&piece.file);
-            let write =
-                |part: &[u8], offset| arriving.as_mut().map_or(Ok(()), |arriving| arriving.file.write(part, offset));
-            return self.channels.current().receive_content((piece, verify), &mut self.buffer, write);
-        };
-        let mut arriving = self.arriving_files.remove(&piece.file);
-        let write =
-            |part: &[u8], offset| arriving.as_mut().map_or(Ok(()), |arriving| arriving.file.write(part, offset));
-        let received = self.decompress_piece((piece, frame_bytes, verify), write);
-        self.arriving_files.extend(arriving.map(|arriving| (piece.file, arriving)));
-        received
-    }
-
-    /// By a method of its own, past the channel.
-    fn receive_direct(&mut self, path: &mut ReceivePath, piece: &FilePiece) -> Result<(Blake3Digest, Result<()>)> {
-        let method = path.setup.method;
-        let is_hashed = self.settings.verify && method.shows_bytes();
-        let arriving = self.arriving_files.get_mut(&piece.file).ok_or(UNWANTED_FILE)?;
-        let incoming = &mut arriving.file;
-        let (mut hasher, mut hash_time) = (Hasher::new(), 0);
-        // What came with messages is in no socket any more.
-        let head = self.channels.current().available(piece.bytes as usize)?;
-        if is_hashed {
-            hasher.update(head);
-        }
-        let (mut rest, mut written) = (piece.bytes as usize - head.len(), incoming.write(head, piece.offset));
-        let start = Instant::now();
-        let file = written.and_then(|()| incoming.file_for_piece(piece, method == ReceiveMethod::Mmap));
-        written = match file {
-            Err(why) => Err(why),
-            Ok(None) => return Err(Error::ProtocolViolation("bytes for no file")),
-            Ok(Some(file)) => {
-                let mut hash = |part: &[u8]| hash_timed(&mut hasher, part, &mut hash_time);
-                let observer = is_hashed.then_some(&mut hash as &mut dyn FnMut(&[u8]));
-                let end = piece.offset + u64::from(piece.bytes);
-                let meter = &mut self.channels.current().incoming;
-                let (received, outcome) =
-                    method_chooser::receive_range(path, meter, file, end - rest as u64..end, observer)?;
-                if outcome.is_ok() && received < rest as u64 {
-                    return Err(Error::Closed);
-                }
-                let outcome = outcome.map_err(|why| FileError::call("write", &incoming.path, why).into());
-                incoming.add_arrived(received);
-                rest -= received as usize;
-                outcome
-            }
-        };
-        let times = &mut self.channels.first.times;
-        times.verify += hash_time;
-        times.connection += (start.elapsed().as_nanos() as u64).saturating_sub(hash_time);
-        self.channels.current().skip_data(rest, &mut self.buffer)?;
-        if is_hashed || !self.settings.verify || written.is_err() {
-            return Ok((*hasher.finalize().as_bytes(), written));
-        }
-        let read =
-            add_elapsed(&mut self.channels.first.times.verify, || incoming.digest_from_disk(piece, &mut self.buffer));
-        Ok(read.map_or_else(|why| (Blake3Digest::default(), Err(why)), |digest| (digest, Ok(()))))
-    }
-
-    fn receive_hole(&mut self, piece: &FilePiece) -> Result<()> {
-        if !self.begin_piece(piece)? {
-            return Ok(());
-        }
-        let arriving = self.arriving_files.get_mut(&piece.file);
-        let written = arriving.map_or(Ok(()), |arriving| arriving.file.hole(piece));
-        self.on_written(piece.file, written)
-    }
-
-    /// Compares the digests of the next pieces with those of what has arrived.
-    fn compare_digests(&mut self, digests: Vec<Blake3Digest>) -> Result<()> {
-        for sent_digest in digests {
-            let (file, local_digest) =
-                self.pending_digests.pop_front().ok_or(Error::ProtocolViolation("it sends the digest of nothing"))?;
-            let Some(arriving) = self.arriving_files.get_mut(&file) else { continue };
-            arriving.pending_checks -= 1;
-            self.on_written(file, if local_digest == sent_digest { Ok(()) } else { Err(Error::DigestMismatch) })?;
-        }
-        Ok(())
-    }
-
     fn finish_file(&mut self, number: EntryNumber, entry: &FileEntry, mut file: IncomingFile) -> Result<()> {
         self.end_split(number);
         let times = &mut self.channels.first.times;
@@ -780,6 +417,17 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.policy.release(entry);
         self.verdicts.push(Verdict { file, why });
         Ok(())
+    }
+
+    /// A file has failed, which the sender learns at once; what still comes of it is passed over. The sender knows of its failure before
+    /// it begins this many others.
+    fn report_failure(&mut self, number: EntryNumber, entry: &FileEntry, why: Error) -> Result<()> {
+        self.failed_files.push_back(number);
+        if self.failed_files.len() > MAX_WANTED_FILES {
+            self.failed_files.pop_front();
+        }
+        self.queue_verdict((number, entry), Err(why))?;
+        self.flush_verdicts()
     }
 
     /// Reports how files ended once these are many, or before it waits for more: each message wakes the sender. Files that are flushed take
@@ -901,45 +549,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             (2.., Some(streams)) => streams.streams(),
             _ => choice.map_or(1, |choice| choice.streams),
         }
-    }
-}
-
-/// Which blocks of a file are there, sent as they are found.
-struct BlockReport {
-    file: EntryNumber,
-    first: u32,
-    digests: Vec<Blake3Digest>,
-    last_sent: Instant,
-}
-
-impl BlockReport {
-    fn new(file: EntryNumber) -> Self {
-        Self { file, first: 0, digests: Vec::new(), last_sent: Instant::now() }
-    }
-
-    /// The next block is there.
-    fn add<S: TransferStream>(&mut self, digest: Blake3Digest, channel: &mut SecureChannel<S>) -> Result<()> {
-        self.digests.push(digest);
-        // A slow disk needs minutes for this many, and the sender, who waits for them, has its own blocks to read.
-        if self.digests.len() == MAX_DIGESTS || self.last_sent.elapsed() >= DIGEST_REPORT_INTERVAL {
-            Error::check_stop()?;
-            self.send(false, channel)?;
-            self.last_sent = Instant::now();
-        }
-        Ok(())
-    }
-
-    fn send<S: TransferStream>(&mut self, is_all: bool, channel: &mut SecureChannel<S>) -> Result<()> {
-        let digests = std::mem::take(&mut self.digests);
-        let next = self.first + digests.len() as u32;
-        let first = std::mem::replace(&mut self.first, next);
-        channel.send(&ReceiverMessage::PresentBlocks { file: self.file, first, digests, is_all })
-    }
-
-    /// No more are there; how many there are.
-    fn finish<S: TransferStream>(mut self, channel: &mut SecureChannel<S>) -> Result<u64> {
-        self.send(true, channel)?;
-        Ok(self.first.into())
     }
 }
 
