@@ -312,7 +312,7 @@ impl RawSender {
 fn entry(name: String, kind: EntryKind) -> FileEntry {
     let name = name.into_bytes().try_into().unwrap();
     let modified = Mtime { seconds: 1_000_000_000, nanoseconds: 5 };
-    FileEntry { parent: 0, name, kind, mode: 0o755, modified, owner: None, attributes: Vec::new() }
+    FileEntry { parent: 0, name, kind, mode: 0o755, modified, owner: None, attributes: Vec::new(), has_links: false }
 }
 
 /// The most that a process had in memory so far.

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -334,6 +334,31 @@ fn delete_mirrors_a_directory() {
     assert_success(&fetched);
     assert!(stdout(&fetched).starts_with("deleted: 1\nmoved 5 files"), "{}", stdout(&fetched));
     assert_eq!(paths_below(&host.dir.path().join("here/tree")), paths_below(&host.far("in/tree")));
+}
+
+#[test]
+fn hard_links_go_both_ways() {
+    let host = FarHost::new("");
+    let tree = host.dir.path().join("tree");
+    write_files(&tree, &["a", "sub/z"]);
+    fs::hard_link(tree.join("a"), tree.join("sub/b")).unwrap();
+    let are_one = |directory: &Path| {
+        let inode = |name: &str| directory.join(name).metadata().unwrap().ino();
+        inode("a") == inode("sub/b") && inode("a") != inode("sub/z")
+    };
+    let sent = host.send(&["-rH", "tree", "far:in"]);
+    assert_success(&sent);
+    assert!(stdout(&sent).starts_with("moved 2 files and made 1 hard link, "), "{}", stdout(&sent));
+    let fetched = host.send(&["-rH", "far:in/tree", "here"]);
+    assert_success(&fetched);
+    assert!(stdout(&fetched).starts_with("moved 2 files and made 1 hard link, "), "{}", stdout(&fetched));
+    assert!(are_one(&host.far("in/tree")) && are_one(&host.dir.path().join("here/tree")));
+    let planned = host.send(&["-rnH", "far:in/tree", "elsewhere"]);
+    assert_eq!(stdout(&planned).matches("would receive ").count(), 3, "{}", stdout(&planned));
+    let separate = host.send(&["-r", "--json", "tree", "far:separate"]);
+    let summary: Value = serde_json::from_str(stdout(&separate)).unwrap();
+    assert_eq!((summary["files"].as_u64(), summary.get("hard_links")), (Some(3), None));
+    assert!(!are_one(&host.far("separate/tree")));
 }
 
 #[test]

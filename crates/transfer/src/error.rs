@@ -153,6 +153,9 @@ pub enum Error {
     /// Two files that were sent have one name where they arrive. A file system that knows no case, or no forms of letters, has one file for both.
     #[error("{} has the name of another file that was sent: to this file system both names are one", .0.display())]
     NameCollision(PathBuf),
+    /// A hard link to a file that did not arrive, or was replaced by something else since.
+    #[error("{} is a hard link to a file that is not in its place", .0.display())]
+    FirstNameMissing(PathBuf),
     /// There is no room for all.
     #[error("{} are to come, and there is room for {}", units::bytes(*bytes), units::bytes(*free_bytes))]
     NoSpace {
@@ -216,8 +219,8 @@ impl Error {
     pub fn is_per_file(&self) -> bool {
         let is_of_place =
             matches!(self, Self::File(_) | Self::ReservedName(_) | Self::NameCollision(_) | Self::NoSpace { .. });
-        is_of_place
-            || matches!(self, Self::Refused(_) | Self::DigestMismatch | Self::Decompression(_) | Self::TooManyEntries)
+        let is_of_file = matches!(self, Self::Refused(_) | Self::DigestMismatch | Self::Decompression(_));
+        is_of_place || is_of_file || matches!(self, Self::FirstNameMissing(_) | Self::TooManyEntries)
     }
 
     /// A message that breaks the protocol, with as much of the reason as fits: it may quote the other side.

@@ -29,6 +29,7 @@ pub mod extraneous;
 pub mod file_name;
 pub mod incoming_file;
 pub mod link_usage;
+mod links;
 pub mod message;
 mod metadata;
 mod method_chooser;
@@ -67,7 +68,7 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     caller: ProgramRole { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 15,
+    version: 16,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

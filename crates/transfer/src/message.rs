@@ -220,7 +220,7 @@ impl ArrivedBytes {
     }
 }
 
-/// A file, directory or symbolic link that is offered.
+/// A file, directory or link that is offered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// Its directory: 0 for the one that the receiver serves, n for the n-th that was offered.
@@ -238,6 +238,8 @@ pub struct FileEntry {
     /// Extended attributes of the user's name space, if they are to be kept.
     #[serde(deserialize_with = "few_attributes")]
     pub attributes: Vec<Attribute>,
+    /// Of a file: whether further names of it may follow, as hard links.
+    pub has_links: bool,
 }
 
 impl FileEntry {
@@ -265,6 +267,11 @@ pub enum EntryKind {
     Link {
         /// The path, any bytes but NUL.
         target: Vec<u8>,
+    },
+    /// A further name of a file that is in its place.
+    HardLink {
+        /// The file.
+        first: EntryNumber,
     },
 }
 
@@ -322,7 +329,7 @@ impl FilePiece {
 }
 
 /// A time of modification, as stat(2) has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mtime {
     /// Seconds since 1970.
     pub seconds: i64,

@@ -3,17 +3,14 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelvin_file::Error as FileError;
-use kelvin_file::rename_noreplace::{self, PathAt};
 use kelvin_file::temporary_files::descriptor_path;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, StatxFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
@@ -22,15 +19,13 @@ use crate::datapath::ReceiveSetup;
 use crate::directory_tree::{DirectoryTree, is_reserved_name, part_name};
 use crate::extraneous::OfferedNames;
 use crate::incoming_file::{IncomingFile, PlacedFiles, Sink, SpaceReservation};
-use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime, SessionSettings};
+use crate::links::{self, LinkedFiles};
+use crate::message::{EntryDecision, EntryKind, EntryNumber, FileEntry, Mtime, SessionSettings};
 use crate::metadata::utimens;
 use crate::open_directory::OpenDirectory;
 use crate::stage_times::StorageKind;
 use crate::staging::{StagedFile, Staging};
 use crate::{Error, Result, stage_costs};
-
-/// Most bytes of a link's path (PATH_MAX of limits.h).
-const MAX_LINK_TARGET: usize = 4095;
 
 /// Where a receiver's files go.
 #[derive(Debug)]
@@ -72,6 +67,8 @@ pub(crate) struct OfferPolicy {
     /// Whether what was not offered may be deleted; and what was offered, where it is to be.
     may_delete: bool,
     offered_names: Option<OfferedNames>,
+    /// Files that may get further names.
+    linked_files: LinkedFiles,
 }
 
 impl OfferPolicy {
@@ -97,6 +94,7 @@ impl OfferPolicy {
             written_bytes: Arc::default(),
             may_delete: false,
             offered_names: None,
+            linked_files: LinkedFiles::default(),
         })
     }
 
@@ -128,6 +126,17 @@ impl OfferPolicy {
             names.mark_present(entry.parent, &entry.name);
         }
         Ok(())
+    }
+
+    /// A file is in its place, and may get further names.
+    ///
+    /// # Errors
+    /// More of them than one transfer can have.
+    pub(crate) fn record_present(&mut self, number: EntryNumber, entry: &FileEntry) -> Result<()> {
+        match &mut self.destination {
+            SessionDestination::Directory(tree) if entry.has_links => self.linked_files.record(tree, (number, entry)),
+            _ => Ok(()),
+        }
     }
 
     /// The directories and what was offered for them, once, where something is to be deleted in them.
@@ -208,9 +217,13 @@ impl OfferPolicy {
             }
             (SessionDestination::Directory(tree), EntryKind::Link { target }) => {
                 if !settings.dry_run {
-                    make_link(tree, entry, target, overwrite)?;
+                    links::make_symbolic(tree, entry, target, overwrite)?;
                 }
                 EntryDecision::Made
+            }
+            (SessionDestination::Directory(tree), EntryKind::HardLink { first }) => {
+                let leave = (settings.dry_run, self.placed_files.as_ref());
+                self.linked_files.add_name(tree, (entry, *first), leave)?
             }
             (SessionDestination::Directory(_), _) => return self.decide_file(entry, settings, may_resume),
         };
@@ -389,7 +402,12 @@ impl OfferPolicy {
 }
 
 /// What is under a name, if anything, which must be of this type. A link is not followed.
-fn stat_entry(parent: &OpenDirectory, entry: &FileEntry, path: &Path, required: FileType) -> Result<Option<Stat>> {
+pub(crate) fn stat_entry(
+    parent: &OpenDirectory,
+    entry: &FileEntry,
+    path: &Path,
+    required: FileType,
+) -> Result<Option<Stat>> {
     let stat = match rustix::fs::statat(&*parent.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
@@ -420,56 +438,6 @@ pub(crate) fn kind_name(kind: FileType) -> &'static str {
         FileType::CharacterDevice => "a character device",
         _ => "no regular file",
     }
-}
-
-/// Makes a symbolic link, at once and whole, where nothing is, or a link that may be replaced.
-fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwrite: bool) -> Result<()> {
-    let path = tree.path(entry);
-    let parent = tree.open_directory(entry.parent)?;
-    let directory = &*parent.directory;
-    let link_error = |error: Errno| FileError::call("make the link", &path, error.into());
-    if target.is_empty() || target.len() > MAX_LINK_TARGET || target.contains(&0) {
-        return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
-    }
-    if stat_entry(&parent, entry, &path, FileType::Symlink)?.is_some() {
-        let existing = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(link_error)?;
-        if existing.as_bytes() == target {
-            return Ok(());
-        }
-        if !overwrite {
-            return Err(FileError::AlreadyExists { path }.into());
-        }
-    }
-    let temporary = part_name(entry, 0);
-    // One that a killed receiver left.
-    let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
-    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &temporary).map_err(link_error)?;
-    let outcome = set_link_metadata(directory, &temporary, entry).and_then(|()| {
-        let (old_path, new_path) = (Path::new(&temporary), entry.name.as_os_str());
-        match overwrite {
-            true => rustix::fs::renameat(directory, old_path, directory, new_path),
-            false => rename_noreplace::rename_noreplace(
-                PathAt::in_directory(directory.as_fd(), old_path),
-                PathAt::in_directory(directory.as_fd(), new_path),
-            ),
-        }
-    });
-    outcome.map_err(|error| {
-        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
-        link_error(error)
-    })?;
-    tree.mark_new_name(entry.parent);
-    Ok(())
-}
-
-/// Gives a link its time and owner.
-fn set_link_metadata(directory: &File, name: &str, entry: &FileEntry) -> rustix::io::Result<()> {
-    rustix::fs::utimensat(directory, name, &utimens(entry.modified), AtFlags::SYMLINK_NOFOLLOW)?;
-    if let Some((user, group)) = entry.owner {
-        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
-        rustix::fs::chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    Ok(())
 }
 
 /// Files on different file systems that are kept at one time.

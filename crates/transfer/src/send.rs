@@ -309,7 +309,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
                 // Something may have been decided on meanwhile.
             } else if self.in_flight() > 0 {
                 self.receive_message()?;
-            } else {
+            } else if !self.collection.append_hard_links() {
                 return Ok(());
             }
         }

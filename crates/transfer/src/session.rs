@@ -307,6 +307,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         for mut entry in entries {
             let number = self.offered_count;
             self.offered_count = number.checked_add(1).ok_or(Error::TooManyEntries)?;
+            let first = if let EntryKind::HardLink { first } = entry.kind { Some(first) } else { None };
+            Error::ensure(first.is_none_or(|first| first < number), "it links to a file that it did not offer")?;
             let (decision, part) = match self.policy.decide(&entry, &self.settings, parts < MAX_OPEN_PARTS) {
                 Err(error) if error.is_per_file() => {
                     let reason = RefusalReason(error.wire_text());
@@ -321,6 +323,13 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 _ => false,
             };
             self.policy.record_offered(&entry, is_present)?;
+            if decision == EntryDecision::Unchanged {
+                self.policy.record_present(number, &entry)?;
+            }
+            if first.is_some() && is_present && decision == EntryDecision::Made {
+                self.moved.hard_links += 1;
+                (self.on_event)(SessionEvent::FileStored(self.policy.path(&entry)));
+            }
             if part.is_some() {
                 parts += 1;
                 resumed_files.push(number);
@@ -332,7 +341,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             let is_changed = decision == EntryDecision::Changed;
             let is_wanted = is_changed || matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed);
             if self.settings.dry_run {
-                self.report_planned(&entry, is_wanted);
+                let is_planned = is_wanted || first.is_some() && decision == EntryDecision::Made;
+                self.report_planned(&entry, is_planned);
             } else if is_wanted {
                 let wanted_file = WantedEntry { entry, part: part.map(Box::new), is_changed, announced_blocks: 0 };
                 self.wanted_files.insert(number, wanted_file);
@@ -404,6 +414,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             Ok(amount) => {
                 self.moved.add(entry, &amount);
                 self.policy.record_offered(entry, true)?;
+                self.policy.record_present(file, entry)?;
                 (self.on_event)(SessionEvent::FileStored(self.policy.path(entry)));
                 None
             }

@@ -15,7 +15,10 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::file_name::FileName;
 use crate::incoming_file::STAT_BLOCK;
-use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime, PERMISSION_BITS};
+use crate::links::{MAX_LINKED_FILES, MAX_LINKED_NAME_BYTES};
+use crate::message::{
+    Attribute, EntryKind, EntryNumber, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime, PERMISSION_BITS,
+};
 use crate::offer_policy::kind_name;
 use crate::path_filter::PathFilter;
 use crate::{Error, Result, directory_tree};
@@ -38,6 +41,8 @@ pub struct PreserveOptions {
     pub recursive: bool,
     /// Symbolic links, as links.
     pub links: bool,
+    /// Further names of a file, as hard links.
+    pub hard_links: bool,
     /// Users and groups.
     pub owners: bool,
     /// Extended attributes of the user's name space.
@@ -261,6 +266,9 @@ impl DirectoryLevel {
     }
 }
 
+/// Device, inode, size and time of a file.
+type FileState = (u64, u64, i64, Mtime);
+
 /// All that is to be sent, as far as it was found, each directory before what is in it.
 #[derive(Debug, Default)]
 pub struct SourceList {
@@ -283,6 +291,11 @@ pub struct SourceList {
     /// Bytes that all of it takes at most, found or not: as many as are on its file systems; none where that is unknown. Links to a
     /// file, and what is mounted in a directory, may make it more.
     pub max_stored_bytes: Option<u64>,
+    /// Files of several names that were found, by what they were then, with their numbers; and their further names, which are offered
+    /// once these files are in their place.
+    linked_files: HashMap<FileState, EntryNumber>,
+    linked_name_bytes: usize,
+    hard_links: Vec<Arc<SourceEntry>>,
     /// Who sends, once asked for.
     user: Option<u32>,
     /// Directories so far, and bytes of their names.
@@ -372,6 +385,13 @@ impl SourceList {
         Ok(())
     }
 
+    /// Adds the further names of files, once all files are in their place; returns whether there are any.
+    pub(crate) fn append_hard_links(&mut self) -> bool {
+        let first = self.sources.len();
+        self.sources.append(&mut self.hard_links);
+        self.sources.len() > first
+    }
+
     /// Finds about this many more, if there are this many: in a directory by name, so that an order of sending can be repeated.
     ///
     /// # Errors
@@ -423,7 +443,16 @@ impl SourceList {
         let modified = Mtime { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() };
         let kind = EntryKind::Stream;
         // As a shell's redirection would make it, but for its umask.
-        let entry = FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
+        let entry = FileEntry {
+            parent: 0,
+            name,
+            kind,
+            mode: 0o644,
+            modified,
+            owner: None,
+            attributes: Vec::new(),
+            has_links: false,
+        };
         let source = SourceEntry { path: PathBuf::new(), entry, identity: (0, 0), is_named: true, has_holes: false };
         Ok(Self { sources: vec![Arc::new(source)], ..Self::default() })
     }
@@ -523,8 +552,18 @@ impl SourceList {
         (stat, is_named): (&Stat, bool),
         kind: EntryKind,
     ) -> Result<()> {
-        if self.sources.len() >= MAX_ENTRIES {
+        if self.sources.len() + self.hard_links.len() >= MAX_ENTRIES {
             return Err(Error::TooManyEntries);
+        }
+        let is_linked = self.preserve.hard_links && stat.st_nlink > 1 && matches!(kind, EntryKind::File { .. });
+        if is_linked && let Some(kind) = self.further_name(stat, &name)? {
+            let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
+            let entry =
+                FileEntry { parent, name, kind, mode, modified, owner: None, attributes: Vec::new(), has_links: false };
+            let identity = (stat.st_dev, stat.st_ino);
+            let source = SourceEntry { path: path.to_owned(), entry, identity, is_named, has_holes: false };
+            self.hard_links.push(Arc::new(source));
+            return Ok(());
         }
         let owner = self.preserve.owners.then_some((stat.st_uid, stat.st_gid));
         let user = *self.user.get_or_insert_with(effective_user);
@@ -535,7 +574,7 @@ impl SourceList {
         };
         let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
-        let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes };
+        let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes, has_links: is_linked };
         let identity = (stat.st_dev, stat.st_ino);
         if let EntryKind::File { bytes, stored } = entry.kind {
             let add = |sum: Option<u64>| sum.map(|sum| sum.saturating_add(stored.min(bytes)));
@@ -545,6 +584,20 @@ impl SourceList {
         }
         self.sources.push(Arc::new(SourceEntry { path: path.to_owned(), entry, identity, is_named, has_holes }));
         Ok(())
+    }
+
+    /// What a file of several names is, if one of them was found before; else remembers that it was.
+    fn further_name(&mut self, stat: &Stat, name: &FileName) -> Result<Option<EntryKind>> {
+        let state = (stat.st_dev, stat.st_ino, stat.st_size, Mtime::of_stat(stat));
+        if let Some(&first) = self.linked_files.get(&state) {
+            return Ok(Some(EntryKind::HardLink { first }));
+        }
+        self.linked_name_bytes += name.as_os_str().len();
+        if self.linked_files.len() >= MAX_LINKED_FILES || self.linked_name_bytes > MAX_LINKED_NAME_BYTES {
+            return Err(Error::TooManyEntries);
+        }
+        self.linked_files.insert(state, self.sources.len() as EntryNumber);
+        Ok(None)
     }
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.

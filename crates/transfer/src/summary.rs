@@ -68,6 +68,8 @@ pub struct MovedFiles {
     pub files: u64,
     /// Of these, files that went together.
     pub small_files: u64,
+    /// Further names of files that were made, as hard links.
+    pub hard_links: u64,
     /// Their bytes.
     pub amount: ByteCounts,
 }
@@ -513,9 +515,12 @@ struct CompressionRecord {
 /// As data, for programs.
 impl Serialize for TransferSummary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { moved: MovedFiles { files, amount, .. }, settings, streams, sent, received } = self;
+        let Self { moved: MovedFiles { files, hard_links, amount, .. }, settings, streams, sent, received } = self;
         let mut record = serializer.serialize_map(None)?;
         record.serialize_entry("files", files)?;
+        if *hard_links > 0 {
+            record.serialize_entry("hard_links", hard_links)?;
+        }
         record.serialize_entry("bytes", &amount.total())?;
         record.serialize_entry("holes", &amount.holes)?;
         record.serialize_entry("resumed", &amount.resumed)?;
@@ -554,14 +559,18 @@ impl Serialize for TransferSummary {
 
 impl fmt::Display for TransferSummary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MovedFiles { files, amount, .. } = self.moved;
-        if files == 0 {
-            return out.write_str("moved nothing");
+        let MovedFiles { files, hard_links, amount, .. } = self.moved;
+        let links = if hard_links > 0 { units::plural(hard_links, "hard link") } else { String::new() };
+        match (files, hard_links) {
+            (0, 0) => return out.write_str("moved nothing"),
+            (0, _) => return write!(out, "made {links}"),
+            _ => {}
         }
         write!(
             out,
-            "moved {}, {}{}, in {} from connecting to the last byte: {}",
+            "moved {}{}{links}, {}{}, in {} from connecting to the last byte: {}",
             units::files(files),
+            if hard_links > 0 { " and made " } else { "" },
             units::bytes(amount.total()),
             self.unsent_text(),
             units::seconds(seconds(self.sent.nanoseconds)),

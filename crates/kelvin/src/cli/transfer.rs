@@ -82,6 +82,9 @@ pub struct SendArgs {
     /// Send symbolic links below directories, or of a list, as links; without this option they are skipped
     #[arg(long, requires = "tree")]
     pub links: bool,
+    /// Send a file of several names once, and give it the others as hard links, as far as these are among what is sent
+    #[arg(short = 'H', long)]
+    pub hard_links: bool,
     /// Keep user and group by number; the receiver needs the right to set them
     #[arg(long)]
     pub owners: bool,

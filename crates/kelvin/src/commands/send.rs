@@ -212,7 +212,8 @@ fn preserve_options(args: &SendArgs) -> PreserveOptions {
         (false, true) => AttributePolicy::CountWhenFound,
         (false, false) => AttributePolicy::CountWhenSent,
     };
-    PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes }
+    let SendArgs { recursive, links, hard_links, owners, .. } = *args;
+    PreserveOptions { recursive, links, hard_links, owners, attributes }
 }
 
 /// What was moved and what was not, as data.

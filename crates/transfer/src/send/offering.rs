@@ -126,6 +126,10 @@ impl<S: TransferStream> SendSession<'_, S> {
                 self.unchanged += 1;
                 self.advance(source.bytes());
             }
+            EntryDecision::Made if matches!(source.entry.kind, EntryKind::HardLink { .. }) => match is_dry {
+                true => self.planned.push(source.display_path().to_owned()),
+                false => self.moved.hard_links += 1,
+            },
             EntryDecision::Made => {}
             EntryDecision::Refused(RefusalReason(why)) => {
                 self.advance(source.bytes());

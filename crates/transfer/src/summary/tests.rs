@@ -27,7 +27,7 @@ fn summary(sender: EndLoad, receiver: EndLoad) -> TransferSummary {
         compression: None,
     };
     TransferSummary {
-        moved: MovedFiles { files: 1, small_files: 0, amount: ByteCounts::from_sent(1_000_000_000) },
+        moved: MovedFiles { files: 1, small_files: 0, hard_links: 0, amount: ByteCounts::from_sent(1_000_000_000) },
         settings: SessionSettings::DEFAULT,
         streams: 1,
         sent,
@@ -73,7 +73,7 @@ fn limiting_stage_is_named() {
 /// Ends that wait 90 % of 2 s, in which the connection carried as much as at 10 MB/s takes this many thousandths of that.
 fn waiting_summary(link_share: u64, carried: LinkUsage) -> TransferSummary {
     let bytes = thousandths_of_transfer(link_share) / 100;
-    let moved = MovedFiles { files: 1, small_files: 0, amount: ByteCounts::from_sent(bytes / 2) };
+    let moved = MovedFiles { files: 1, small_files: 0, hard_links: 0, amount: ByteCounts::from_sent(bytes / 2) };
     let waiting = summary(end_load(100, 0), end_load(100, 0));
     let sent = SenderReport { carried: Some(LinkUsage { bytes, ..carried }), ..waiting.sent };
     TransferSummary { moved, sent, ..waiting }

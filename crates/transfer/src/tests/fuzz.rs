@@ -90,10 +90,17 @@ fn with_attribute() -> FileEntry {
 
 fn sender_messages() -> Vec<SenderMessage> {
     let link = entry(0, "link", EntryKind::Link { target: b"../elsewhere".to_vec() });
+    let hard_link = entry(0, "hard", EntryKind::HardLink { first: 2 });
     let (file, digest) = (1, Some([7; 32]));
     vec![
         SenderMessage::Begin(SessionSettings { bytes: Some(4711), ..DEFAULT_SETTINGS }),
-        SenderMessage::Offer(vec![super::file("name", 4711), directory(0, "directory"), link, with_attribute()]),
+        SenderMessage::Offer(vec![
+            super::file("name", 4711),
+            directory(0, "directory"),
+            link,
+            with_attribute(),
+            hard_link,
+        ]),
         SenderMessage::ValidBlocks { file, blocks: vec![0b101, 1] },
         SenderMessage::QueryBlocks(file),
         SenderMessage::Batch { files: vec![WholeFile { file, bytes: 5 }; 2], digest },
@@ -256,17 +263,22 @@ impl RandomSender<'_> {
             EntryKind::Stream,
             EntryKind::Directory,
             EntryKind::Link { target: b"elsewhere".to_vec() },
+            EntryKind::HardLink { first: 0 },
         ];
         let mut entries = Vec::new();
         for _ in 0..1 + self.random.next_below(5) {
-            let kind = self.random.pick(&kinds);
+            let mut kind = self.random.pick(&kinds);
+            if let EntryKind::HardLink { first } = &mut kind {
+                *first = self.random.next_below(self.offered_count as usize + 1) as u32;
+            }
             if matches!(kind, EntryKind::File { .. } | EntryKind::Stream) {
                 self.files.push(self.offered_count);
             }
             // Few names, so that some are there already.
             let name = if self.random.next_below(8) == 0 { "a".to_owned() } else { self.offered_count.to_string() };
             let parent = if self.random.next_below(64) == 0 { 1 } else { 0 };
-            entries.push(entry(parent, &name, kind));
+            let has_links = self.random.next_below(2) == 0;
+            entries.push(FileEntry { has_links, ..entry(parent, &name, kind) });
             self.offered_count += 1;
         }
         self.hostile.offer(&entries);

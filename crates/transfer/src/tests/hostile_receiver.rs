@@ -70,8 +70,13 @@ fn send_to(receiver: HostileEnd, collection: SourceList, settings: SessionSettin
     SendRun { result, messages, bytes }
 }
 
-const PRESERVE: PreserveOptions =
-    PreserveOptions { recursive: true, links: true, owners: false, attributes: AttributePolicy::CountWhenSent };
+const PRESERVE: PreserveOptions = PreserveOptions {
+    recursive: true,
+    links: true,
+    hard_links: false,
+    owners: false,
+    attributes: AttributePolicy::CountWhenSent,
+};
 
 fn collection(tree: PathBuf) -> SourceList {
     SourceList::collect(&[tree], PRESERVE).unwrap()

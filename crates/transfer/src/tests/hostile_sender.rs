@@ -110,17 +110,20 @@ struct ForgedEntry<'a> {
     modified: Mtime,
     owner: Option<(u32, u32)>,
     attributes: Vec<Attribute>,
+    has_links: bool,
 }
 
 #[test]
 fn escaping_names_are_refused_on_read() {
     let (outer, inner) = target_directory();
     let link = EntryKind::Link { target: b"x".to_vec() };
-    for kind in [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory, link] {
+    let hard_link = EntryKind::HardLink { first: 0 };
+    for kind in [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory, link, hard_link] {
         for name in [&b"../x"[..], b"/etc/x", b"a/b", b"a/", b"/", b"..", b".", b"", b"a\0b", &[b'x'; 4096]] {
             let FileEntry { mode, modified, .. } = file("a", 1);
             let (kind, attributes) = (kind.clone(), Vec::new());
-            let forged = ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes };
+            let forged =
+                ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes, has_links: false };
             let mut hostile = HostileEnd::new();
             hostile.begin().send(&Forged::Offer(vec![forged])).batch(&[(0, b"x")]);
             let outcome = hostile.run_session(&inner);

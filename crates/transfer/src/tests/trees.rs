@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use kelvin_sys::random::split_mix;
@@ -22,8 +22,13 @@ use crate::source::{AttributePolicy, PreserveOptions, SourceList};
 use crate::summary::TransferSummary;
 use crate::{Error, Result, open_directory};
 
-const PRESERVE_ALL: PreserveOptions =
-    PreserveOptions { recursive: true, links: true, owners: true, attributes: AttributePolicy::Preserve };
+const PRESERVE_ALL: PreserveOptions = PreserveOptions {
+    recursive: true,
+    links: true,
+    hard_links: true,
+    owners: true,
+    attributes: AttributePolicy::Preserve,
+};
 /// Trees of each test.
 const TREES: u64 = 12;
 
@@ -32,6 +37,8 @@ struct TreeGenerator<'a> {
     random: &'a mut u64,
     /// Large files that it may still have: each takes a while.
     large: usize,
+    /// The last file, which can have several names.
+    last_file: Option<PathBuf>,
 }
 
 impl TreeGenerator<'_> {
@@ -47,7 +54,11 @@ impl TreeGenerator<'_> {
                 0 | 1 if depth < 4 => self.grow(&path, depth + 1),
                 2 => symlink(format!("{number}/../elsewhere"), &path).unwrap(),
                 3 => self.sparse(&path),
-                _ => self.file(&path),
+                4 if let Some(file) = &self.last_file => fs::hard_link(file, &path).unwrap(),
+                _ => {
+                    self.file(&path);
+                    self.last_file = Some(path);
+                }
             }
         }
         let mode = 0o700 | self.next_below(0o100) as u32;
@@ -107,7 +118,7 @@ impl TreeGenerator<'_> {
 
 /// Makes the tree that follows from a number.
 fn make_tree(directory: &Path, random: &mut u64) {
-    TreeGenerator { random, large: 3 }.grow(directory, 0);
+    TreeGenerator { random, large: 3, last_file: None }.grow(directory, 0);
 }
 
 /// Everything of a file, directory or link but its content; directories have no length of their own.
@@ -118,7 +129,7 @@ struct FileFacts {
     modified: (i64, i64),
     owner: (u32, u32),
     bytes: Option<u64>,
-    link: Option<std::path::PathBuf>,
+    link: Option<PathBuf>,
     attribute: Option<Vec<u8>>,
 }
 
@@ -144,6 +155,7 @@ fn assert_same_tree(source: &Path, target: &Path, is_whole: bool) {
         assert_eq!(actual, expected, "{}", target.display());
     }
     if expected.bytes.is_some() {
+        assert!(!is_whole || source.metadata().unwrap().nlink() == target.metadata().unwrap().nlink());
         assert!(fs::read(source).unwrap() == fs::read(target).unwrap(), "{}", target.display());
     } else if source.is_dir() && expected.link.is_none() {
         let (mut target_names, source_names) = (names(target), names(source));
@@ -241,7 +253,7 @@ fn any_tree_arrives_unchanged() {
         let repeated = repeated.unwrap();
         assert_eq!(
             (repeated.unchanged, repeated.summary.moved.files, repeated.unsent.len()),
-            (received.moved.files, 0, 0),
+            (received.moved.files + received.moved.hard_links, 0, 0),
             "{number}"
         );
         assert_same_tree(&source, &inner.join("tree"), true);

@@ -93,11 +93,14 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
 
 /// The command line of the other end: what this one was asked for, as far as a sender does it.
 fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsString>, CliError> {
-    let SendArgs { recursive, links, owners, xattrs, update, sync, no_verify, dry_run, ack, delete, .. } = *args;
+    let SendArgs {
+        recursive, links, hard_links, owners, xattrs, update, sync, no_verify, dry_run, ack, delete, ..
+    } = *args;
     let flags = [
         ("--stdio", true),
         ("--recursive", recursive),
         ("--links", links),
+        ("--hard-links", hard_links),
         ("--owners", owners),
         ("--xattrs", xattrs),
         ("--update", update),
