@@ -22,6 +22,7 @@ mod history;
 mod job_options;
 mod load;
 mod one_of;
+mod ordered_options;
 mod output_args;
 #[cfg(test)]
 mod pages;
@@ -620,7 +621,9 @@ mod tests {
         let mut listed_commands = Vec::new();
         commands("kelvin", &cli, &mut listed_commands);
         let has_flag = |command: &Flags, flag: &str| {
-            command.get_arguments().any(|argument| argument.get_long() == Some(flag) && !argument.is_hide_set())
+            // Those of jobs are listed by a text of their own.
+            let is_listed = |argument: &Arg| !argument.is_hide_set() || job_options::is_job_option(argument);
+            command.get_arguments().any(|argument| argument.get_long() == Some(flag) && is_listed(argument))
         };
         let mut faults = Vec::new();
         for (words, command) in &listed_commands {

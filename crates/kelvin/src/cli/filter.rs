@@ -1,11 +1,12 @@
 //! The arguments that choose which files are sent: their order matters.
 
-use kelvin_core::IndirectSort;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::ordered_options::values_in_order;
 
 /// Options that choose files, by name, with their value and help.
 const OPTIONS: [(&str, &str, &str); 3] = [
@@ -42,18 +43,13 @@ pub struct FilterArgs {
 
 impl FilterArgs {
     fn read(matches: &ArgMatches) -> Self {
-        let mut options: Vec<(usize, FilterOption)> = Vec::new();
-        for (name, ..) in OPTIONS {
-            let values = matches.get_many::<OsString>(name).into_iter().flatten().cloned();
-            let indices = matches.indices_of(name).into_iter().flatten();
-            options.extend(indices.zip(values.map(|value| match name {
-                "exclude" => FilterOption::Exclude(value),
-                "include" => FilterOption::Include(value),
-                _ => FilterOption::ExcludeFrom(value.into()),
-            })));
-        }
-        options.indirect_sort_by_key(|(index, _)| *index);
-        Self { options: options.into_iter().map(|(_, option)| option).collect() }
+        let options = values_in_order::<_, OsString>(matches, OPTIONS.map(|(name, ..)| (name.to_owned(), name)));
+        let filter = |(name, value)| match name {
+            "exclude" => FilterOption::Exclude(value),
+            "include" => FilterOption::Include(value),
+            _ => FilterOption::ExcludeFrom(value.into()),
+        };
+        Self { options: options.into_iter().map(filter).collect() }
     }
 }
 

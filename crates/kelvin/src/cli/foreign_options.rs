@@ -117,6 +117,7 @@ mod tests {
             }
             let words = text.split([' ', ',', ':', ';', '.']);
             let named = words.filter(|word| word.starts_with('-') && word.len() > 1);
+            let named = named.map(|word| word.split('=').next().unwrap_or(word));
             named.for_each(|option| assert!(all_options.contains(option), "{command}: {text}: {option}"));
         }
     }

@@ -1,9 +1,10 @@
 //! The options of jobs that `kelvin file run` takes as fio does: their order matters.
 
-use kelvin_core::IndirectSort;
 use kelvin_file::job_file::{OPTION_NAMES, REPORT_OPTIONS, SWITCHES};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::ordered_options::values_in_order;
 
 /// Options of jobs with their values, as they were given.
 #[derive(Clone, Debug, Default)]
@@ -17,21 +18,23 @@ fn names() -> impl Iterator<Item = &'static str> {
     OPTION_NAMES.into_iter().chain(REPORT_OPTIONS)
 }
 
-/// Names may be those of arguments of the command, such as its job file.
+/// Begins the ids of these options: their names may be those of arguments of the command.
+const ID_PREFIX: &str = "job-option-";
+
 fn id(name: &str) -> String {
-    format!("job-option-{name}")
+    format!("{ID_PREFIX}{name}")
+}
+
+/// Whether an argument is an option of jobs.
+#[cfg(test)]
+pub(super) fn is_job_option(argument: &Arg) -> bool {
+    argument.get_id().as_str().starts_with(ID_PREFIX)
 }
 
 impl JobOptionArgs {
     fn read(matches: &ArgMatches) -> Self {
-        let mut options: Vec<(usize, (String, String))> = Vec::new();
-        for name in names() {
-            let values = matches.get_many::<String>(&id(name)).into_iter().flatten();
-            let indices = matches.indices_of(&id(name)).into_iter().flatten();
-            options.extend(indices.zip(values.map(|value| (name.to_owned(), value.clone()))));
-        }
-        options.indirect_sort_by_key(|(index, _)| *index);
-        Self { options: options.into_iter().map(|(_, option)| option).collect() }
+        let options = values_in_order(matches, names().map(|name| (id(name), name)));
+        Self { options: options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
     }
 }
 
