@@ -11,6 +11,9 @@ compared with rsync to a daemon and tar through nc. Encrypted transfers are comp
 default ciphers. Discarded data without verification is compared with iperf3 from memory to memory. A file without verification,
 and the small files with it, are compared with a plain C program that makes only the same calls (rivals/move_files.c).
 
+A file of 1 GB of which ten parts of 1 MiB have changed is sent with --update and by rsync over ssh to a directory that has the old file.
+Python's source text, compressed (-z), is sent by both over loopback that tc limits to 100 Mbit/s.
+
 The ratio is the other time over kelvin's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. Its
 lower end must reach the bound.
 
@@ -22,8 +25,10 @@ import random
 import select
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +39,8 @@ from servers import free_port
 CONTROL = "cubic"
 LARGE_FILE_BYTES = 350_000_000
 SMALL_FILES = (10_000, 4096)
+CHANGED_FILE_BYTES, CHANGED_PARTS, CHANGED_PART_BYTES = 1_000_000_000, 10, 1 << 20
+SLOW_LINK = "100mbit"
 HOST = "127.0.0.1"
 MAX_SECONDS = 300
 
@@ -52,14 +59,37 @@ class TransferEnds:
         content = os.urandom(SMALL_FILES[1])
         for number in range(SMALL_FILES[0]):
             (self.small / f"{number:05}").write_bytes(content)
+        self.text = self.source / "text"
+        only_sources = lambda directory, names: [name for name in names if not name.endswith(".py") and not Path(directory, name).is_dir()]
+        shutil.copytree(sysconfig.get_path("stdlib"), self.text, ignore=only_sources)
+        self.changed, self.old = self.source / "changed", self.base / "old"
+
+    def make_changed(self):
+        """Makes the file that has changed, and the old one; not before it is asked for."""
+        if self.changed.exists():
+            return
+        content = random.Random(1).randbytes(CHANGED_FILE_BYTES)
+        self.old.write_bytes(content)
+        os.utime(self.old, (1, 1))
+        self.changed.write_bytes(content)
+        with open(self.changed, "r+b") as file:
+            for part in range(CHANGED_PARTS):
+                file.seek((2 * part + 1) * CHANGED_FILE_BYTES // (2 * CHANGED_PARTS))
+                file.write(os.urandom(CHANGED_PART_BYTES))
 
     def clear(self):
         shutil.rmtree(self.target, ignore_errors=True)
         self.target.mkdir()
 
+    def place_old(self):
+        self.clear()
+        self.make_changed()
+        shutil.copy2(self.old, self.target / self.changed.name)
+
     def verify(self, source, program):
         """Raises an error unless every file has arrived unchanged."""
-        pairs = [(path, self.target / path.relative_to(self.source)) for path in ([source] if source.is_file() else source.iterdir())]
+        paths = [source] if source.is_file() else filter(Path.is_file, source.rglob("*"))
+        pairs = [(path, self.target / path.relative_to(self.source)) for path in paths]
         if not all(filecmp.cmp(*pair, shallow=False) for pair in pairs):
             raise RuntimeError(f"{source} was not transferred unchanged by {program}")
 
@@ -211,15 +241,33 @@ class SshServer:
         check_exit(start_process("scp", "-q", "-r", "-P", self.port, *self.options, source, f"{HOST}:{self.ends.target}/"))
         return time.perf_counter() - start_time
 
-    def send_by_rsync(self, source):
+    def send_by_rsync(self, *flags):
         shell = " ".join(map(str, ["ssh", "-p", self.port, *self.options]))
-        start_time = time.perf_counter()
-        check_exit(start_process("rsync", "-a", "--whole-file", "-e", shell, source, f"{HOST}:{self.ends.target}/"))
-        return time.perf_counter() - start_time
+
+        def transfer(source):
+            start_time = time.perf_counter()
+            check_exit(start_process("rsync", "-a", *flags, "-e", shell, source, f"{HOST}:{self.ends.target}/"))
+            return time.perf_counter() - start_time
+
+        return transfer
 
     def close(self):
         self.process.kill()
         self.process.wait()
+
+
+@contextmanager
+def limited_loopback(rate):
+    """Limits what loopback carries in both directions together, if a rate is given."""
+    if not rate:
+        yield
+        return
+    tc = common.require_program("tc", "iproute2")
+    common.run([tc, "qdisc", "add", "dev", "lo", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"])
+    try:
+        yield
+    finally:
+        common.run([tc, "qdisc", "del", "dev", "lo", "root"])
 
 
 @dataclass
@@ -234,13 +282,18 @@ class Comparison:
     theirs: object = common.transient_field()
     # Whether files arrive, so that they can be compared.
     arrives: bool = True
+    # The rate of the link, in the notation of tc.
+    link: str = ""
+    # Whether the old file is there before.
+    is_update: bool = False
     measured: list = field(default_factory=list)
 
     def measure(self, ends, order):
         seconds = {}
         for side in order.sample(["ours", "theirs"], 2):
-            ends.clear()
-            seconds[side] = getattr(self, side)(ends.source / self.files)
+            ends.place_old() if self.is_update else ends.clear()
+            with limited_loopback(self.link):
+                seconds[side] = getattr(self, side)(ends.source / self.files)
             if self.arrives:
                 ends.verify(ends.source / self.files, self.name if side == "theirs" else "kelvin")
         self.measured.append((seconds["ours"], seconds["theirs"]))
@@ -273,19 +326,22 @@ def comparisons(kelvin, ends, same_calls, rsync, ssh):
         Comparison(large, verified, "iperf3 -F", 1, kelvin_with("--plain"), plain.send_by_iperf3, False),
         Comparison(large, verified, "rsync, daemon", 1, kelvin_with("--plain"), rsync.transfer),
         Comparison(large, encrypted, "scp", 2, kelvin_with(), ssh.send_by_scp),
-        Comparison(large, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.send_by_rsync),
-        Comparison(large, discarded, "iperf3, memory", 0.9, kelvin_with("--plain", "--no-verify", into=["--discard"]), plain.send_memory_by_iperf3, False),
+        Comparison(large, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.send_by_rsync("--whole-file")),
+        Comparison(large, discarded, "iperf3, memory", 0.9, kelvin_with("--plain", "--no-verify", destination=["--discard"]), plain.send_memory_by_iperf3, False),
         Comparison(large, unverified, "C, same calls", 0.9, kelvin_with("--plain", "--no-verify"), same_calls.transfer),
         Comparison(small, verified, "C, same calls", 0.9, kelvin_with("--plain"), same_calls.transfer),
         Comparison(small, verified, "rsync, daemon", 1.5, kelvin_with("--plain"), rsync.transfer),
         Comparison(small, verified, "tar, nc", 1, kelvin_with("--plain"), plain.send_by_tar),
-        Comparison(small, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.send_by_rsync),
-    ]
+        Comparison(small, encrypted, "rsync, ssh", 1, kelvin_with(), ssh.send_by_rsync("--whole-file")),
+        Comparison(ends.changed.name, "encrypted, --update", "rsync, changes, ssh", 1, kelvin_with("--update", destination=[ends.target, "--overwrite"]),
+                   ssh.send_by_rsync("--no-whole-file"), is_update=True),
+        Comparison(ends.text.name, f"encrypted, -z, {SLOW_LINK}", "rsync -z, ssh", 1, kelvin_with("-z"), ssh.send_by_rsync("-z"), link=SLOW_LINK),
+    ]  # fmt: skip
 
 
 def parse():
     parser = common.make_pairs_parser(__doc__, seconds=1, max_pairs=30)
-    parser.add_argument("--only", metavar="NAME", help="only comparisons with this program")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only comparisons with this program; can be repeated")
     return common.parse_pairs(parser)
 
 
@@ -301,7 +357,7 @@ def measure(arguments):
         try:
             kelvin = KelvinTransfer(common.kelvin_program(arguments.kelvin), ends)
             same_calls = SameCallsProgram(common.build_rival("move_files", base), ends)
-            selection = [comparison for comparison in comparisons(kelvin, ends, same_calls, rsync, ssh) if arguments.only in (None, comparison.name)]
+            selection = [comparison for comparison in comparisons(kelvin, ends, same_calls, rsync, ssh) if not arguments.only or comparison.name in arguments.only]
             for pair_number, unsettled in common.pair_rounds(arguments, selection):
                 for comparison in order.sample(unsettled, len(unsettled)):
                     comparison.measure(ends, order)
