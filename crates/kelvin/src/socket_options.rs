@@ -59,8 +59,11 @@ pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) 
         return Ok(());
     }
     let secret = read_secret(agent.token_file.as_deref().map(Path::new))?;
-    let options =
-        TestSocketOptions { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
+    let options = TestSocketOptions {
+        congestion_control: sockets.congestion_control.clone(),
+        buffers: sockets.buffers,
+        segment: None,
+    };
     let result = AgentClient::connect(&[agent.address], &secret).and_then(|mut client| {
         client.open_streams(TestDirection::ToAgent, 1, StreamPlacement::Scheduler, &options)?.finish()
     });

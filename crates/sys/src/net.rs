@@ -102,6 +102,24 @@ pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
+/// Has the kernel spread what a TCP connection sends over time, to at most this many bytes a second (SO_MAX_PACING_RATE).
+///
+/// # Errors
+/// Those of setsockopt.
+pub fn set_max_pacing_rate(socket: &impl AsFd, bytes_per_second: u32) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second)
+}
+
+/// Limits the payload of each segment of a TCP connection to this many bytes (TCP_MAXSEG), before it is made. A connection that a listening
+/// socket accepts has its limit.
+///
+/// # Errors
+/// `EINVAL` of a size that the kernel does not allow.
+pub fn set_max_segment(socket: &impl AsFd, bytes: u32) -> Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, &bytes)
+}
+
 /// Drops what a TCP connection has received, at most this many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Returns how many
 /// were dropped: none at the end of the stream.
 ///

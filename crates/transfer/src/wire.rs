@@ -27,6 +27,7 @@ pub mod stream_spread;
 pub mod test_socket;
 #[cfg(test)]
 mod tests;
+pub mod throughput;
 
 pub use crate::error::{Error, Result};
 /// The hash of contents, by the crate that the secret's keys are derived with.

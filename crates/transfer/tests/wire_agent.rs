@@ -435,7 +435,8 @@ fn socket_options_apply_on_both_sides() {
     with_agent(short_limits(), |address, _| {
         let mut client = AgentClient::connect(&[address], &secret()).unwrap();
         // Reno is part of every kernel, which counts as many bytes again for its own book-keeping.
-        let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) };
+        let sockets =
+            TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10), segment: None };
         for direction in [TestDirection::ToAgent, TestDirection::FromAgent] {
             let test = client.open_streams(direction, 2, StreamPlacement::Scheduler, &sockets).unwrap();
             let client_end = kelvin_transfer::wire::test_socket::TcpEndInfo::of_socket(&test.socket[0]).unwrap();
@@ -498,7 +499,8 @@ fn invalid_request_is_refused_and_next_served() {
                 assert_refused(error, "from 1 to 3 connections");
             }
             let mut options_error = |congestion_control: Option<&str>, buffers| {
-                let sockets = TestSocketOptions { congestion_control: congestion_control.map(str::to_owned), buffers };
+                let congestion_control = congestion_control.map(str::to_owned);
+                let sockets = TestSocketOptions { congestion_control, buffers, segment: None };
                 client.open_streams(direction, 1, StreamPlacement::Scheduler, &sockets).unwrap_err()
             };
             assert_refused(options_error(None, Some((1 << 20) + 1)), "may have at most 1024 KiB");

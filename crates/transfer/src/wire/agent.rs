@@ -157,7 +157,7 @@ impl AgentState {
                 Err(error) => return Err(error),
             };
             // It crossed the answer that its test had ended.
-            if matches!(request, AgentRequest::Count | AgentRequest::End) {
+            if matches!(request, AgentRequest::Count | AgentRequest::StopSending | AgentRequest::End) {
                 continue;
             }
             (self.log)(peer, &AgentEvent::TestRequested(request.clone()));

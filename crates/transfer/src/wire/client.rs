@@ -1,5 +1,7 @@
 //! The client: finds an agent, and has it serve tests.
 
+pub mod throughput;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -36,7 +38,7 @@ const MAX_FIRST_DATAGRAMS: u32 = 10;
 /// A connection to an agent.
 #[derive(Debug)]
 pub struct AgentClient {
-    channel: ControlChannel,
+    pub(in crate::wire) channel: ControlChannel,
     /// The address of the agent.
     pub agent_addr: SocketAddr,
     /// The local address.

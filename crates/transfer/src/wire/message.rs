@@ -10,6 +10,7 @@ use crate::wire::handshake::{HandshakeProtocol, ProgramRole};
 use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
 use crate::wire::stream_spread::StreamSpread;
 use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
+use crate::wire::throughput::{EndCounts, ThroughputSpec};
 
 /// What is spoken with an agent.
 pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
@@ -17,7 +18,7 @@ pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
     caller: ProgramRole { program: "client of kelvin agent", role: "client" },
     magic: *b"kelvin to agent\n",
     context: "kelvin 2026 agent, Noise pre-shared key",
-    version: 8,
+    version: 9,
 };
 
 /// A number that marks a connection, or a datagram, as part of a test.
@@ -75,6 +76,10 @@ pub enum AgentRequest {
         /// Options of their sockets.
         sockets: TestSocketOptions,
     },
+    /// Receive and send over streams or by datagrams, in one direction or both.
+    Throughput(ThroughputSpec),
+    /// Of a test of throughput: stop sending, and report the counts once all that was sent to the agent has arrived.
+    StopSending,
     /// Receive numbered datagrams of this many bytes, and count them.
     ReceiveDatagrams {
         /// Bytes of a datagram.
@@ -115,6 +120,8 @@ impl fmt::Display for AgentRequest {
                 let doing = if *direction == TestDirection::ToAgent { "sends" } else { "asks for bytes" };
                 write!(out, "{doing} by {count} connections{sockets}")
             }
+            Self::Throughput(spec) => spec.fmt(out),
+            Self::StopSending => write!(out, "asks for no more to be sent"),
             Self::ReceiveDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
             Self::Accept => write!(out, "asks for connections to be accepted"),
             Self::ServeFiles(_) => write!(out, "asks for a server of files"),
@@ -153,6 +160,8 @@ pub enum AgentResponse {
     },
     /// What has arrived so far, or was sent, in the agent's own time: a rate is a difference of two of these.
     Counted(TestCounts),
+    /// What the streams of a test of throughput have carried so far, as the agent's end of them counts it.
+    Carried(EndCounts),
     /// The server of files runs.
     Serving(FileServerInfo),
     /// Names of files that are served.

@@ -1,6 +1,7 @@
 //! The agent's side of each test.
 
 mod counted_streams;
+mod throughput;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -39,6 +40,8 @@ pub struct TestSession<'a> {
     /// Most tests that were served at one time.
     max_running: usize,
     start: Instant,
+    /// The test ends after this time.
+    time_limit: Duration,
 }
 
 impl<'a> TestSession<'a> {
@@ -53,7 +56,8 @@ impl<'a> TestSession<'a> {
         running: &SlotPool,
     ) -> Result<Self> {
         let slot = running.acquire().ok_or_else(|| refusal("it serves as many tests as it may"))?;
-        Ok(Self { channel, limits, cpus, max_running: slot.used_slots(), slot, start: Instant::now() })
+        let (max_running, time_limit) = (slot.used_slots(), limits.test_timeout);
+        Ok(Self { channel, limits, cpus, max_running, slot, start: Instant::now(), time_limit })
     }
 
     /// Serves the test, and returns its account.
@@ -75,13 +79,14 @@ impl<'a> TestSession<'a> {
             AgentRequest::Streams { direction, count, placement, sockets } => {
                 report = self.serve_streams(*direction, *count, *placement, sockets)?;
             }
+            AgentRequest::Throughput(spec) => report = self.serve_throughput(spec)?,
             &AgentRequest::ReceiveDatagrams { bytes } => {
                 self.check_size(Transport::Udp, bytes)?;
                 report = self.serve_datagrams(bytes)?;
             }
             AgentRequest::Accept => report.arrived = self.accept_connections()?,
             AgentRequest::ServeFiles(options) => self.serve_files(options, files)?,
-            AgentRequest::Count | AgentRequest::End => {
+            AgentRequest::Count | AgentRequest::StopSending | AgentRequest::End => {
                 return Err(refusal("no test is running"));
             }
             AgentRequest::Names { .. }
@@ -118,10 +123,10 @@ impl<'a> TestSession<'a> {
     /// Records how many tests there are now, and whether the time of this one is over.
     fn check_time(&mut self) -> Result<()> {
         self.update_max();
-        if self.start.elapsed() <= self.limits.test_timeout {
+        if self.start.elapsed() <= self.time_limit {
             return Ok(());
         }
-        Err(Error::TimedOut { doing: "end the test", seconds: self.limits.test_timeout.as_secs_f64() })
+        Err(Error::TimedOut { doing: "end the test", seconds: self.time_limit.as_secs_f64() })
     }
 
     /// Sends an answer.

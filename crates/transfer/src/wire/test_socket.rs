@@ -14,6 +14,8 @@ use crate::wire::{Error, Result};
 
 /// Longest name of a congestion control in Linux, in bytes.
 const MAX_CONGESTION_NAME: usize = 15;
+/// Largest payloads of a segment that can be asked for, in bytes: those that Linux allows.
+pub const SEGMENTS: std::ops::RangeInclusive<u32> = 88..=32_767;
 
 /// Options for the sockets of streams on both sides, beyond the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +25,9 @@ pub struct TestSocketOptions {
     pub congestion_control: Option<String>,
     /// Bytes in each of a socket's two buffers.
     pub buffers: Option<u32>,
+    /// Largest payload of a segment, in bytes.
+    #[serde(default)]
+    pub segment: Option<u32>,
 }
 
 impl TestSocketOptions {
@@ -32,6 +37,10 @@ impl TestSocketOptions {
         if self.buffers.is_some_and(|bytes| bytes > limits.max_buffer_bytes) {
             let kibibytes = limits.max_buffer_bytes >> 10;
             return Err(Error::RefusedByAgent(format!("a socket's buffer may have at most {kibibytes} KiB")));
+        }
+        if let Some(bytes) = self.segment.filter(|bytes| !SEGMENTS.contains(bytes)) {
+            let (low, high) = (SEGMENTS.start(), SEGMENTS.end());
+            return Err(Error::RefusedByAgent(format!("a segment has from {low} to {high} bytes, not {bytes}")));
         }
         let Some(name) = &self.congestion_control else { return Ok(()) };
         let controls = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
@@ -47,6 +56,7 @@ impl TestSocketOptions {
     /// Sets it on a socket. A listening one passes it on to what it accepts.
     pub(crate) fn apply(&self, socket: &impl AsFd) -> io::Result<()> {
         self.buffers.map_or(Ok(()), |bytes| net::set_buffers(socket, bytes))?;
+        self.segment.map_or(Ok(()), |bytes| net::set_max_segment(socket, bytes))?;
         self.congestion_control.as_deref().map_or(Ok(()), |name| net::set_congestion_control(socket, name))
     }
 }
@@ -56,6 +66,9 @@ impl fmt::Display for TestSocketOptions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.congestion_control {
             write!(out, " with congestion control {name}")?;
+        }
+        if let Some(bytes) = self.segment {
+            write!(out, " with segments of {bytes} bytes")?;
         }
         self.buffers.map_or(Ok(()), |bytes| write!(out, " with socket buffers of {} KiB", bytes >> 10))
     }
@@ -173,7 +186,7 @@ mod tests {
     use super::*;
 
     fn with_congestion_control(name: &str) -> TestSocketOptions {
-        TestSocketOptions { congestion_control: Some(name.into()), buffers: None }
+        TestSocketOptions { congestion_control: Some(name.into()), ..TestSocketOptions::default() }
     }
 
     #[test]
@@ -200,12 +213,13 @@ mod tests {
     #[test]
     fn accepted_socket_inherits_options() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) }
+        TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10), segment: Some(1000) }
             .apply(&listener)
             .unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server_end = TcpEndInfo::of_socket(&listener.accept().unwrap().0).unwrap();
         assert_eq!((server_end.congestion_control.as_str(), server_end.buffers), ("reno", [96 << 10; 2]));
+        assert!(server_end.mss <= 1000, "{server_end:?}");
         let words = server_end.to_string();
         assert!(words.contains("congestion control reno; socket buffers of 96 KiB to send, 96 KiB"), "{words}");
     }

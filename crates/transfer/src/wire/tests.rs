@@ -2,6 +2,7 @@
 
 mod authenticated;
 mod handshakes;
+mod throughput;
 
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +28,7 @@ use crate::wire::message::{
 use crate::wire::secret::Secret;
 use crate::wire::stream_spread::StreamSpread;
 use crate::wire::test_socket::{Interface, TcpEndInfo, TestSocketOptions};
+use crate::wire::throughput::{DatagramCounts, EndCounts, StreamCounts, TcpSendCounts, ThroughputSpec};
 use handshakes::{connected_halves, handshake};
 
 const LONG_TIMEOUT: Duration = Duration::from_secs(5);
@@ -209,7 +211,8 @@ fn version_mismatch_is_reported_by_both_ends() {
         };
         let stream = ScriptedStream::with_input(framed(&serde_json::to_vec(&hello).unwrap()));
         let error_text = client_handshake(stream, &secret(), LONG_TIMEOUT).unwrap_err().to_string();
-        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 8");
+        let expected =
+            format!("version {version} of the protocol (kelvin 9.9.9), this one version {}", PROTOCOL.version);
         assert!(error_text.contains(&expected), "{error_text}");
     }
     let mut stream = ScriptedStream::default();
@@ -231,7 +234,8 @@ impl ControlChannel<ScriptedStream> {
 
 /// One of each request.
 fn all_requests() -> Vec<AgentRequest> {
-    let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(65_536) };
+    let sockets =
+        TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(65_536), segment: Some(1000) };
     let streams = |direction| AgentRequest::Streams {
         direction,
         count: 3,
@@ -243,6 +247,18 @@ fn all_requests() -> Vec<AgentRequest> {
         streams(TestDirection::ToAgent),
         streams(TestDirection::FromAgent),
         AgentRequest::ReceiveDatagrams { bytes: 100 },
+        AgentRequest::Throughput(ThroughputSpec {
+            transport: Transport::Udp,
+            to_agent: 2,
+            from_agent: 1,
+            message: 1200,
+            bits_per_second: Some(10_000_000),
+            bytes: Some(1 << 30),
+            seconds: 20,
+            no_delay: true,
+            sockets: sockets.clone(),
+        }),
+        AgentRequest::StopSending,
         AgentRequest::Accept,
         AgentRequest::ServeFiles(FileServerOptions { model: Some("pool".into()), send: None, threads: Some(2) }),
         AgentRequest::Names { from: 100 },
@@ -288,6 +304,14 @@ fn all_responses() -> Vec<AgentResponse> {
             stream: Some(stream),
             cpus: 2,
             ..TestReport::default()
+        }),
+        AgentResponse::Carried(EndCounts {
+            nanoseconds: 5000,
+            busy,
+            streams: vec![
+                StreamCounts { bytes: 7, datagrams: Some(DatagramCounts::default()), ..StreamCounts::default() },
+                StreamCounts { ended: Some(3), tcp: Some(TcpSendCounts::default()), ..StreamCounts::default() },
+            ],
         }),
         AgentResponse::failed("it is impossible"),
         AgentResponse::Serving(FileServerInfo {
@@ -385,6 +409,11 @@ fn is_request_bounded(text: &[u8], limits: &AgentLimits) -> bool {
         Err(why) => return is_short(&why),
     };
     assert!(request.to_string().len() < 200, "{request:?}");
+    if let AgentRequest::Throughput(spec) = &request
+        && spec.check(limits).is_ok()
+    {
+        assert!(spec.streams() <= 128 && spec.message <= 1 << 20 && spec.seconds <= 86_400, "{spec:?}");
+    }
     if let AgentRequest::Streams { sockets, .. } = request
         && sockets.check(limits).is_ok()
     {
@@ -399,6 +428,12 @@ fn is_response_bounded(text: &[u8]) -> bool {
     let content = match serde_json::from_slice::<AgentResponse>(text).map_err(Error::malformed) {
         Ok(AgentResponse::Ready { .. }) => String::new(),
         Ok(AgentResponse::Counted(counts)) => counts.busy.to_string(),
+        Ok(AgentResponse::Carried(counts)) => {
+            // Sums over all streams do not overflow.
+            let bytes = counts.streams.iter().try_fold(0_u64, |sum, stream| sum.checked_add(stream.bytes));
+            assert!(bytes.is_some() && counts.streams.len() <= 128, "{counts:?}");
+            counts.busy.to_string()
+        }
         Ok(AgentResponse::Done(TestReport { interface, stream, .. })) => {
             format!(
                 "{}{}",

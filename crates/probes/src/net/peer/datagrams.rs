@@ -18,6 +18,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_transfer::wire::message::NUMBER_BYTES;
 use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::throughput::Pacer;
 
 use super::super::prelude::*;
 use super::bandwidth::streams_to_agent;
@@ -138,7 +139,7 @@ fn send_until_stopped(socket: &UdpSocket, bytes: usize, rate: Option<f64>, trans
     transfer.threads.register();
     socket.set_write_timeout(Some(STOP_CHECK_INTERVAL))?;
     let mut datagram = vec![0x5a; bytes];
-    let mut pace = rate.map(|rate| Pacer::new(bytes as f64 * 1e9 / rate, monotonic()));
+    let mut pace = rate.map(|rate| Pacer::new(bytes as f64 * 1e9 / rate, MAX_BACKLOG_NANOSECONDS, monotonic()));
     let mut number = 0_u64;
     while !transfer.is_over.load(Ordering::Relaxed) {
         for _ in 0..pace.as_mut().map_or(BURST_DATAGRAMS, |pace| pace.take_due(monotonic())) {
@@ -162,44 +163,6 @@ fn send_until_stopped(socket: &UdpSocket, bytes: usize, rate: Option<f64>, trans
 
 /// Arrears of more than this are not made up for: a burst would be another offer. In nanoseconds.
 const MAX_BACKLOG_NANOSECONDS: f64 = 10e6;
-/// Shortest sleep: a timer fires some 50 us late, and waking takes the rest.
-const MIN_SLEEP: Duration = Duration::from_micros(200);
-
-/// Messages due one after the other. Times are nanoseconds of the monotonic clock.
-struct Pacer {
-    /// Nanoseconds from one to the next.
-    gap: f64,
-    start: f64,
-    sent: u64,
-}
-
-impl Pacer {
-    /// One message every this many nanoseconds, the first now.
-    fn new(gap: f64, now: u64) -> Self {
-        Self { gap, start: now as f64, sent: 0 }
-    }
-
-    /// How many have become due since the last call.
-    fn take_due(&mut self, now: u64) -> u64 {
-        let elapsed = now as f64 - self.start;
-        let total_due = (elapsed / self.gap).floor() as u64 + 1;
-        let backlog = total_due.saturating_sub(self.sent);
-        let max_due = (MAX_BACKLOG_NANOSECONDS / self.gap).max(1.0) as u64;
-        if backlog > max_due {
-            // As if it had begun that much later.
-            self.start += (backlog - max_due) as f64 * self.gap;
-        }
-        let count = backlog.min(max_due);
-        self.sent += count;
-        count
-    }
-
-    /// How long to sleep until the next one is due.
-    fn time_to_next(&self, now: u64) -> Duration {
-        let next = self.start + self.sent as f64 * self.gap;
-        Duration::from_nanos((next - now as f64).max(0.0) as u64).max(MIN_SLEEP)
-    }
-}
 
 fn no_own_prediction() -> NoPrediction {
     NoPrediction::new("it depends on the slowest of the link and the two hosts, and on the buffers between them")
@@ -312,29 +275,5 @@ mod tests {
             assert_eq!(server.recv(&mut datagram).unwrap(), 1000);
             assert_eq!(datagram[..NUMBER_BYTES], number.to_le_bytes());
         }
-    }
-
-    #[test]
-    fn due_count_follows_elapsed_time() {
-        let mut pace = Pacer::new(1000.0, 50_000);
-        assert_eq!((pace.take_due(50_000), pace.take_due(50_000), pace.take_due(50_999)), (1, 0, 0));
-        assert_eq!((pace.take_due(53_500), pace.time_to_next(53_500)), (3, MIN_SLEEP));
-        let mut slow_pacer = Pacer::new(10e6, 0);
-        assert_eq!((slow_pacer.take_due(0), slow_pacer.time_to_next(1_000_000)), (1, Duration::from_millis(9)));
-        assert_eq!(slow_pacer.take_due(10_000_000), 1);
-    }
-
-    #[test]
-    fn long_backlog_is_dropped() {
-        let mut pace = Pacer::new(1000.0, 0);
-        assert_eq!(pace.take_due(0), 1);
-        // A second later 10 ms of it, and then no more than is due by time.
-        assert_eq!(
-            (pace.take_due(1_000_000_000), pace.take_due(1_000_000_000), pace.take_due(1_000_002_000)),
-            (10_000, 0, 2)
-        );
-        // One that is late by several is one that is due.
-        let mut slow_pacer = Pacer::new(10e6, 0);
-        assert_eq!((slow_pacer.take_due(100_000_000), slow_pacer.take_due(100_000_000)), (1, 0));
     }
 }

@@ -57,8 +57,11 @@ pub(super) fn run_streams(bench: &mut Bench<'_>, spec: StreamSpec) -> ProbeResul
     let mut client = connect_agent(bench)?;
     let (local_address, agent) = (client.local_addr, DisplayAddr(client.agent_addr));
     let options = bench.sockets();
-    let sockets =
-        TestSocketOptions { congestion_control: options.congestion_control.clone(), buffers: options.buffers };
+    let sockets = TestSocketOptions {
+        congestion_control: options.congestion_control.clone(),
+        buffers: options.buffers,
+        segment: None,
+    };
     let test = client.open_streams(spec.direction, spec.streams, spec.placement, &sockets);
     let mut test = test.or_fail(agent.to_string())?;
     let slice = Duration::from_nanos(bench.slice() as u64);
