@@ -21,6 +21,7 @@ mod help;
 mod history;
 mod job_options;
 mod load;
+mod net;
 mod one_of;
 mod ordered_options;
 mod output_args;
@@ -67,6 +68,7 @@ pub use help::{HelpArgs, HelpText};
 pub use history::{HistoryArgs, HistoryFormat};
 pub use job_options::JobOptionArgs;
 pub use load::{LoadArgs, LoadCommand, LoadMergeArgs};
+pub use net::NetArgs;
 use one_of::{Word, one_of};
 use output_args::choose_format;
 pub use output_args::{AnswerArgs, OutputArgs};
@@ -127,6 +129,9 @@ pub enum Command {
     /// Serve the files below a directory over HTTP
     #[command(after_help = help!("serve"))]
     Serve(ServeArgs),
+    /// Measure throughput by flags: streams, rate, loss, jitter
+    #[command(after_help = help!("net"))]
+    Net(Box<NetArgs>),
     /// Run the measurement server for the network to this host
     #[command(after_help = help!("agent"))]
     Agent(AgentArgs),

@@ -481,3 +481,73 @@ fn agent_errors_precede_measurement() {
         "the secret differs from the other side's",
     );
 }
+
+/// What `kelvin net` prints with these options, and its status.
+fn net(options: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(KELVIN);
+    command.args(["net", "-t", "200ms"]).args(options).env("LC_ALL", "C.UTF-8");
+    let output = command.output().unwrap();
+    let [text, error] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), text, error)
+}
+
+#[test]
+fn throughput_is_measured_with_an_agent() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent = ServerProcess::start(&["--listen", "127.0.0.1:0", "--token-file", &token]);
+    let host = [agent.address.as_str(), "--token-file", &token];
+    let (status, text, error) = net(&[&host[..], &["--bidir", "-P", "2", "-i", "100ms", "-O", "100ms", "-J"]].concat());
+    assert_eq!(status, Some(0), "{error}");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let intervals = report["intervals"].as_array().unwrap();
+    assert_eq!(intervals.len(), 3, "{report}");
+    assert_eq!((&intervals[0]["warm_up"], &intervals[1]["warm_up"]), (&true.into(), &false.into()));
+    let directions = report["directions"].as_array().unwrap();
+    assert_eq!(directions.len(), 2);
+    for direction in directions {
+        assert_eq!(direction["whole"]["ends_agree"], true);
+        assert_eq!(direction["whole"]["bytes_sent"], direction["whole"]["bytes_received"]);
+        let streams = direction["stream_bytes"].as_array().unwrap();
+        let bytes: u64 = streams.iter().map(|bytes| bytes.as_u64().unwrap()).sum();
+        assert!(streams.len() == 2 && Some(bytes) == direction["bytes"].as_u64() && bytes > 0, "{direction}");
+    }
+    // The same in words, with a line of each interval.
+    let (status, text, _) = net(&[&host[..], &["-R", "-i", "100ms"]].concat());
+    assert_eq!(status, Some(0), "{text}");
+    let starts = ["TCP from 127.0.0.1:", "0-0.1 s ", "0.1-0.2 s ", "rate ", "verified ", "TCP ", "CPU ", "limit "];
+    for start in starts {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    let (status, _, error) = net(&["127.0.0.1:1", "--token-file", &token]);
+    assert!(status == Some(2) && error.starts_with("kelvin: 127.0.0.1:1: ") && error.lines().count() == 1, "{error}");
+    let (_, log) = agent.end("-INT");
+    assert!(log.contains("tests TCP: 2 streams in, 2 out, 131072 B, 1 s"), "{log}");
+}
+
+#[test]
+fn datagrams_over_loopback_need_no_agent() {
+    let (status, text, error) = net(&["-u", "-b", "8M", "-l", "1000", "--json"]);
+    assert_eq!(status, Some(0), "{error}");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let datagrams = &report["directions"][0]["whole"]["datagrams"];
+    let [sent, arrived, lost] = ["sent", "arrived", "lost"].map(|name| datagrams[name].as_u64().unwrap());
+    assert!(sent >= 50 && sent == arrived + lost, "{datagrams}");
+    assert!(datagrams["jitter"].as_f64().unwrap() > 0.0, "{datagrams}");
+    assert!(report["agent"].is_null() && report["options"]["message"] == 1000, "{report}");
+}
+
+#[test]
+fn interrupted_throughput_has_its_figures() {
+    let mut command = Command::new(KELVIN);
+    command.args(["net", "-t", "60", "-i", "100ms"]).env("LC_ALL", "C.UTF-8");
+    let mut test = ServerProcess::spawn(command, Stdio::piped());
+    // The title, an empty line, the head, and an interval.
+    let lines = [(); 3].map(|()| test.line());
+    assert!(lines[2].starts_with("0-0.1 s "), "{lines:?}");
+    assert!(Command::new("kill").args(["-INT", &test.child.id().to_string()]).status().unwrap().success());
+    let mut rest = String::new();
+    test.child.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
+    assert_eq!(test.child.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.contains("verified") && rest.contains("interrupted: the figures are those until then"), "{rest}");
+}

@@ -29,7 +29,7 @@ const GROUPS: [CommandGroup; 5] = [
         title: "Understand",
         commands: &["report", "why", "explain", "list", "compare", "history", "fleet"],
     },
-    CommandGroup { title: "Tools", commands: &["file", "digest", "send", "receive", "load", "serve", "agent"] },
+    CommandGroup { title: "Tools", commands: &["file", "digest", "send", "receive", "load", "serve", "net", "agent"] },
     CommandGroup { title: "Machine", commands: &["machine", "tune", "selfcheck"] },
     CommandGroup { title: "Manage", commands: &["runs", "config", "help"] },
 ];

@@ -26,7 +26,7 @@ pub struct Setting {
 }
 
 /// The commands of `token-file`: elsewhere a file of that name is for something else.
-const PEER_COMMANDS: &[&str] = &["run", "study", "agent", "send", "receive"];
+const PEER_COMMANDS: &[&str] = &["run", "study", "net", "agent", "send", "receive"];
 /// The commands that measure, of those with these flags.
 const MEASURING_COMMANDS: &[&str] = &["run", "study", "ab", "why", "watch", "selfcheck", "file"];
 

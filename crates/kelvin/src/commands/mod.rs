@@ -15,6 +15,7 @@ mod history;
 mod list;
 mod load;
 mod machine;
+mod net;
 mod other_machine;
 mod page_table;
 mod receive;
@@ -55,6 +56,7 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::Receive(args) => return receive::receive(&args),
         Command::Load(args) => return load::load(&args),
         Command::Serve(args) => serve::serve(&args)?,
+        Command::Net(args) => return net::net(&args),
         Command::Agent(args) => agent::agent(&args)?,
         Command::Runs(args) => return runs::runs(&args),
         Command::Selfcheck(args) => return selfcheck::selfcheck(&args),
