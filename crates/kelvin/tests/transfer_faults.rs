@@ -312,7 +312,17 @@ impl RawSender {
 fn entry(name: String, kind: EntryKind) -> FileEntry {
     let name = name.into_bytes().try_into().unwrap();
     let modified = Mtime { seconds: 1_000_000_000, nanoseconds: 5 };
-    FileEntry { parent: 0, name, kind, mode: 0o755, modified, owner: None, attributes: Vec::new(), has_links: false }
+    FileEntry {
+        parent: 0,
+        name,
+        kind,
+        mode: 0o755,
+        modified,
+        owner: None,
+        attributes: Vec::new(),
+        has_links: false,
+        acls: Vec::new(),
+    }
 }
 
 /// The most that a process had in memory so far.

@@ -361,14 +361,53 @@ fn hard_links_go_both_ways() {
     assert!(!are_one(&host.far("separate/tree")));
 }
 
+/// An access control list (linux/posix_acl_xattr.h) with one more user, who may read.
+const ACL: [(u16, u16, u32); 5] =
+    [(1, 6, u32::MAX), (2, 4, 4711), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
+const ACL_ATTRIBUTE: &str = "system.posix_acl_access";
+
 #[test]
-fn receiver_without_leave_refuses_deletion() {
+fn access_control_lists_go_both_ways() {
+    let host = FarHost::new("");
+    let tree = host.dir.path().join("tree");
+    write_files(&tree, &["a"]);
+    let entry = |(tag, permissions, number): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &number.to_le_bytes()].concat()
+    };
+    let list = [&2_u32.to_le_bytes()[..], &ACL.map(entry).concat()].concat();
+    if rustix::fs::setxattr(tree.join("a"), ACL_ATTRIBUTE, &list, rustix::fs::XattrFlags::empty()).is_err() {
+        return MissingRequirement::machine("no access control lists where temporary files are")
+            .report_skip("keeping them");
+    }
+    let kept = |path: &Path| {
+        let mut value = vec![0; 200];
+        rustix::fs::getxattr(path, ACL_ATTRIBUTE, &mut value).is_ok_and(|length| value[..length] == list)
+    };
+    assert_success(&host.send(&["-rA", "tree", "far:in"]));
+    assert_success(&host.send(&["-rA", "far:in/tree", "here"]));
+    assert!(kept(&host.far("in/tree/a")) && kept(&host.dir.path().join("here/tree/a")));
+    let without = host.send(&["-r", "tree", "far:without"]);
+    assert!(
+        stdout(&without).contains("left out: 1 file's extended attributes (--xattrs keeps"),
+        "{}",
+        stdout(&without)
+    );
+    assert!(!kept(&host.far("without/tree/a")));
+}
+
+#[test]
+fn receiver_without_leave_refuses_more() {
     let host = FarHost::new("");
     write_files(&host.dir.path().join("tree"), &["a"]);
     let shell = format!("sh -c 'exec {KELVIN} receive --stdio .'");
     let refused = host.dir.run(&["send", "-e", &shell, "-r", "--delete", "tree", "far:"]);
     assert_refused(&refused, &["far: the receiver says: this receiver deletes nothing: start it with --delete"]);
     assert_refused(&host.send(&["--delete", "tree", "far:"]), &["--recursive"]);
+    let refused = host.dir.run(&["send", "-e", &shell, "-r", "-A", "tree", "far:"]);
+    assert_refused(
+        &refused,
+        &["far: the receiver says: this receiver keeps no access control lists: start it with --acls"],
+    );
 }
 
 /// A server of ssh on this host, which lets in whoever has its key.

@@ -188,11 +188,11 @@ impl DeviceReceiver {
             }
         };
         report(SessionEvent::Authenticated);
-        let outcome = OfferPolicy::new(&self.destination, self.options.overwrite).and_then(|policy| {
+        let outcome = OfferPolicy::new(&self.destination, self.options.leave).and_then(|policy| {
             let mut channel = SecureChannel::new(stream, halves)?;
             channel.set_min_progress(self.options.min_progress);
             let first = channel.receive();
-            ReceiveSession::new(&mut channel, policy.allow_deletion(self.options.delete), &report).serve(first)
+            ReceiveSession::new(&mut channel, policy, &report).serve(first)
         });
         report(outcome.map_or_else(SessionEvent::Fault, |summary| SessionEvent::Finished(Box::new(summary))));
         true

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use crate::file_name::FileName;
-use crate::message::{FileEntry, Mtime, PERMISSION_BITS};
+use crate::message::{Acl, FileEntry, Mtime, PERMISSION_BITS};
 use crate::metadata::utimens;
 use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::staging::Staging;
@@ -26,7 +26,7 @@ use crate::{Error, Result};
 
 /// Directories that are held open at one time.
 const MAX_OPEN_DIRECTORIES: usize = 32;
-/// Most directories of a session, and most bytes of their names: they cost memory until its end.
+/// Most directories of a session, and most bytes of their names and access control lists: they cost memory until its end.
 pub const MAX_DIRECTORIES: usize = 100_000;
 /// See [`MAX_DIRECTORIES`].
 pub const MAX_NAME_BYTES: usize = 8 << 20;
@@ -43,6 +43,8 @@ struct OfferedDirectory {
     name: FileName,
     mode: u32,
     modified: Mtime,
+    /// Set in the end too: what comes into it would inherit the one, and the other would be its permissions.
+    acls: Vec<Acl>,
     depth: u16,
     /// Whether this session made it.
     is_new: bool,
@@ -90,7 +92,7 @@ impl DirectoryTree {
             0 => 1,
             parent => self.directory(parent)?.depth + 1,
         };
-        self.name_bytes += entry.name.as_os_str().len();
+        self.name_bytes += entry.name.as_os_str().len() + entry.acl_bytes();
         // To refuse one of them alone would leave both ends with other numbers for those that follow.
         let is_allowed =
             self.offered.len() < MAX_DIRECTORIES && self.name_bytes <= MAX_NAME_BYTES && depth <= MAX_DEPTH;
@@ -101,6 +103,7 @@ impl DirectoryTree {
             name: entry.name.clone(),
             mode: mode & PERMISSION_BITS,
             modified,
+            acls: entry.acls.clone(),
             depth,
             is_new: false,
             needs_metadata: false,
@@ -272,7 +275,9 @@ impl DirectoryTree {
     }
 
     fn finish_directory(&mut self, number: u32, sync: bool) -> Result<()> {
-        let &OfferedDirectory { needs_metadata, has_new_names, mode, modified, .. } = self.directory(number)?;
+        let &OfferedDirectory { needs_metadata, has_new_names, mode, modified, ref acls, .. } =
+            self.directory(number)?;
+        let acls = acls.clone();
         let needs_flush = sync && (needs_metadata || has_new_names);
         if !needs_metadata && !needs_flush {
             return Ok(());
@@ -283,6 +288,10 @@ impl DirectoryTree {
         let opened = opened.map_err(|error| self.call_error("flush the directory", number, error))?;
         if needs_metadata {
             let path = descriptor_path(&directory.directory);
+            for Acl { kind, list } in &acls {
+                let set = rustix::fs::setxattr(&path, kind.attribute_name(), list, XattrFlags::empty());
+                set.map_err(|error| self.call_error("keep an access control list of", number, error.into()))?;
+            }
             let set = rustix::fs::chmod(&path, Mode::from_raw_mode(mode))
                 .and_then(|()| rustix::fs::utimensat(rustix::fs::CWD, &path, &utimens(modified), AtFlags::empty()));
             set.map_err(|error| self.call_error("keep time and permissions of", number, error.into()))?;

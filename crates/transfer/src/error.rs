@@ -167,6 +167,9 @@ pub enum Error {
     /// A sender that would have files deleted, at a receiver that may not.
     #[error("this receiver deletes nothing: start it with --delete")]
     DeletionNotAllowed,
+    /// A sender that would have access control lists kept, at a receiver that may not.
+    #[error("this receiver keeps no access control lists: start it with --acls")]
+    AclsNotAllowed,
     /// Files that were sent are listed under other names.
     #[error("{}: its file system has other names for files that were sent, so nothing was deleted", .0.display())]
     NamesDiffer(PathBuf),

@@ -497,6 +497,7 @@ mod tests {
             owner: None,
             attributes: Vec::new(),
             has_links: false,
+            acls: Vec::new(),
         };
         let mut incoming = IncomingFile::create(&root, directory.path().join("a"), &entry, None).unwrap();
         incoming.write(&[7; 1 << 20], 0).unwrap();

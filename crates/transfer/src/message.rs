@@ -147,6 +147,8 @@ pub struct SessionSettings {
     pub dry_run: bool,
     /// Whether what is in directories and was not offered is to be deleted.
     pub delete: bool,
+    /// Whether access control lists are to be kept.
+    pub acls: bool,
     /// Bytes of all files, holes not counted; none where unknown.
     pub bytes: Option<u64>,
     /// No more bytes than these, where it is not known yet how many: the receiver answers whether there is room for them.
@@ -168,6 +170,7 @@ impl SessionSettings {
         update: false,
         dry_run: false,
         delete: false,
+        acls: false,
         bytes: None,
         at_most: None,
         streams: 1,
@@ -240,12 +243,20 @@ pub struct FileEntry {
     pub attributes: Vec<Attribute>,
     /// Of a file: whether further names of it may follow, as hard links.
     pub has_links: bool,
+    /// Access control lists, if they are to be kept.
+    #[serde(deserialize_with = "few_acls")]
+    pub acls: Vec<Acl>,
 }
 
 impl FileEntry {
     /// Whether a file comes with others.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.kind, EntryKind::File { bytes, stored } if bytes <= MAX_SMALL_FILE && stored >= bytes)
+    }
+
+    /// Bytes of its access control lists.
+    pub(crate) fn acl_bytes(&self) -> usize {
+        self.acls.iter().map(|acl| acl.list.len()).sum()
     }
 }
 
@@ -289,6 +300,45 @@ impl Attribute {
     pub(crate) fn full_name(&self) -> OsString {
         OsString::from_vec([b"user.", &self.name[..]].concat())
     }
+}
+
+/// An access control list, as the kernel has it: users and groups are numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acl {
+    /// For what it is.
+    pub kind: AclKind,
+    /// The list. Whether it is one, the kernel checks that sets it.
+    pub list: Vec<u8>,
+}
+
+/// For what an access control list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AclKind {
+    /// The file or directory itself.
+    Access,
+    /// What will be made in the directory.
+    Default,
+}
+
+impl AclKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Access, Self::Default];
+
+    /// The extended attribute that it is.
+    pub(crate) fn attribute_name(self) -> &'static str {
+        match self {
+            Self::Access => "system.posix_acl_access",
+            Self::Default => "system.posix_acl_default",
+        }
+    }
+}
+
+/// The access control lists of a file, if they are no longer than its other attributes may be.
+fn few_acls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Acl>, D::Error> {
+    let acls = Vec::<Acl>::deserialize(deserializer)?;
+    let bytes: usize = acls.iter().map(|acl| acl.list.len()).sum();
+    let are_few = acls.len() <= AclKind::ALL.len() && bytes <= MAX_ATTRIBUTE_BYTES;
+    if are_few { Ok(acls) } else { Err(D::Error::custom("longer access control lists than are sent for a file")) }
 }
 
 /// The attributes of a file, if they are few: a receiver holds those of many files.

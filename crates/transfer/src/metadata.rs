@@ -1,4 +1,4 @@
-//! The owner, the extended attributes and the times of files that arrive.
+//! The owner, the extended attributes, the access control lists and the times of files that arrive.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Timespec, Timestamps, Uid, XattrFlags};
 use crate::Result;
 use crate::message::{FileEntry, Mtime};
 
-/// Gives a file its owner, attributes and time; an error names the place where it will be.
+/// Gives a file its owner, attributes, access control lists and time; an error names the place where it will be.
 ///
 /// # Errors
 /// Those of setting them.
@@ -22,6 +22,10 @@ pub(crate) fn set_metadata(file: &File, path: &dyn Fn() -> PathBuf, entry: &File
     for attribute in &entry.attributes {
         let set = rustix::fs::fsetxattr(file, attribute.full_name(), &attribute.value, XattrFlags::empty());
         set.map_err(failed("keep an extended attribute of"))?;
+    }
+    for acl in &entry.acls {
+        let set = rustix::fs::fsetxattr(file, acl.kind.attribute_name(), &acl.list, XattrFlags::empty());
+        set.map_err(failed("keep an access control list of"))?;
     }
     // Some larger values stand for other times (UTIME_NOW, UTIME_OMIT).
     let is_time = entry.modified.nanoseconds < 1_000_000_000;
@@ -59,6 +63,7 @@ mod tests {
                 owner: None,
                 attributes: Vec::new(),
                 has_links: false,
+                acls: Vec::new(),
             };
             set_metadata(&file, &|| PathBuf::from("a"), &entry).map_err(|error| error.to_string())
         };

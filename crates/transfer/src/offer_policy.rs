@@ -38,6 +38,17 @@ pub enum Destination {
     Nothing,
 }
 
+/// What senders may do to what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderLeave {
+    /// Whether existing files may be replaced.
+    pub overwrite: bool,
+    /// Whether what is in a directory and was not sent may be deleted.
+    pub delete: bool,
+    /// Whether what is sent may have access control lists, which let in others.
+    pub acls: bool,
+}
+
 /// Like `Destination`, for one session.
 #[derive(Debug)]
 enum SessionDestination {
@@ -64,8 +75,8 @@ pub(crate) struct OfferPolicy {
     reserved_bytes: u64,
     /// Those of them that are there already.
     written_bytes: Arc<AtomicU64>,
-    /// Whether what was not offered may be deleted; and what was offered, where it is to be.
-    may_delete: bool,
+    /// What senders may do; and what was offered, where what was not is to be deleted.
+    leave: SenderLeave,
     offered_names: Option<OfferedNames>,
     /// Files that may get further names.
     linked_files: LinkedFiles,
@@ -76,7 +87,7 @@ impl OfferPolicy {
     ///
     /// # Errors
     /// Those of duplicating a descriptor.
-    pub(crate) fn new(destination: &Destination, overwrite: bool) -> Result<Self> {
+    pub(crate) fn new(destination: &Destination, leave: SenderLeave) -> Result<Self> {
         let destination = match destination {
             Destination::Directory(root) => SessionDestination::Directory(DirectoryTree::new(Arc::clone(root))),
             Destination::Output(file) => {
@@ -88,27 +99,29 @@ impl OfferPolicy {
         Ok(Self {
             destination,
             timestamp_probe: TimestampProbe::default(),
-            placed_files: overwrite.then(PlacedFiles::default),
+            placed_files: leave.overwrite.then(PlacedFiles::default),
             free_bytes: Cell::default(),
             reserved_bytes: 0,
             written_bytes: Arc::default(),
-            may_delete: false,
+            leave,
             offered_names: None,
             linked_files: LinkedFiles::default(),
         })
     }
 
-    /// Whether what was not offered may be deleted.
-    pub(crate) fn allow_deletion(self, may_delete: bool) -> Self {
-        Self { may_delete, ..self }
-    }
-
-    /// What was not offered will be deleted: remembers what is.
+    /// That a sender asks for nothing that it may not; what was not offered is remembered, if that is to be deleted.
     ///
     /// # Errors
-    /// That it may not be.
-    pub(crate) fn begin_deletion(&mut self) -> Result<()> {
-        if !self.may_delete {
+    /// What it may not.
+    pub(crate) fn check_leave(&mut self, settings: &SessionSettings) -> Result<()> {
+        if settings.acls && !self.leave.acls {
+            return Err(Error::AclsNotAllowed);
+        }
+        if settings.delete { self.begin_deletion() } else { Ok(()) }
+    }
+
+    fn begin_deletion(&mut self) -> Result<()> {
+        if !self.leave.delete {
             return Err(Error::DeletionNotAllowed);
         }
         self.offered_names = Some(OfferedNames::default());

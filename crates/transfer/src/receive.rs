@@ -12,7 +12,7 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::datapath::ReceiveSetup;
 use crate::message::{JoinRequest, ReceiverMessage, RefusalReason, SenderMessage};
-use crate::offer_policy::{Destination, OfferPolicy};
+use crate::offer_policy::{Destination, OfferPolicy, SenderLeave};
 use crate::progress::MinProgress;
 use crate::secure_channel::SecureChannel;
 use crate::session::{ReceiveSession, SessionEvent};
@@ -37,10 +37,8 @@ pub type EventHandler = dyn Fn(SocketAddr, SessionEvent) + Send + Sync;
 /// How to receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverOptions {
-    /// Whether existing files may be replaced.
-    pub overwrite: bool,
-    /// Whether what is in a directory and was not sent may be deleted.
-    pub delete: bool,
+    /// What senders may do.
+    pub leave: SenderLeave,
     /// Whether to end after one sender.
     pub once: bool,
     /// By what the bytes of large files come that are not encrypted; what is fastest, where nothing is asked for.
@@ -189,8 +187,7 @@ impl Receiver {
     fn serve_sender(&self, _slot: PoolSlot, first_message: Result<FirstMessage>, report: &dyn Fn(SessionEvent)) {
         report(SessionEvent::Authenticated);
         let outcome = first_message.and_then(|FirstMessage { mut channel, message, .. }| {
-            let policy =
-                OfferPolicy::new(&self.destination, self.options.overwrite)?.allow_deletion(self.options.delete);
+            let policy = OfferPolicy::new(&self.destination, self.options.leave)?;
             let session = ReceiveSession::new(&mut channel, policy, report);
             session.joinable(self.options.method, &self.sessions).serve(message)
         });

@@ -114,11 +114,11 @@ pub fn receive<S: TransferStream>(
     channel.set_min_progress(options.min_progress);
     let first: SenderMessage = channel.receive()?;
     let SenderMessage::Begin(settings) = &first else { return Err(Error::ProtocolViolation("it does not begin")) };
-    let policy = open(settings).and_then(|destination| OfferPolicy::new(&destination, options.overwrite));
+    let policy = open(settings).and_then(|destination| OfferPolicy::new(&destination, options.leave));
     if let Err(why) = &policy {
         channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
     }
-    ReceiveSession::new(&mut channel, policy?.allow_deletion(options.delete), on_event).serve(Ok(first))
+    ReceiveSession::new(&mut channel, policy?, on_event).serve(Ok(first))
 }
 
 /// The directory in which files arrive through a remote shell: made if only it is missing. In a dry run nothing is made, and all that is

@@ -216,7 +216,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         let check =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
         let check = check.and_then(|()| self.policy.check_total_space(&settings));
-        let check = check.and_then(|()| if settings.delete { self.policy.begin_deletion() } else { Ok(()) });
+        let check = check.and_then(|()| self.policy.check_leave(&settings));
         self.send_refusal(check)?;
         if settings.streams > 1 || settings.connection == ConnectionLifetime::PerFile {
             self.open_for_join()?;
@@ -308,6 +308,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             let number = self.offered_count;
             self.offered_count = number.checked_add(1).ok_or(Error::TooManyEntries)?;
             let first = if let EntryKind::HardLink { first } = entry.kind { Some(first) } else { None };
+            Error::ensure(self.settings.acls || entry.acls.is_empty(), "it sends access control lists without a word")?;
             Error::ensure(first.is_none_or(|first| first < number), "it links to a file that it did not offer")?;
             let (decision, part) = match self.policy.decide(&entry, &self.settings, parts < MAX_OPEN_PARTS) {
                 Err(error) if error.is_per_file() => {

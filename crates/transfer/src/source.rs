@@ -17,7 +17,8 @@ use crate::file_name::FileName;
 use crate::incoming_file::STAT_BLOCK;
 use crate::links::{MAX_LINKED_FILES, MAX_LINKED_NAME_BYTES};
 use crate::message::{
-    Attribute, EntryKind, EntryNumber, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime, PERMISSION_BITS,
+    Acl, AclKind, Attribute, EntryKind, EntryNumber, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime,
+    PERMISSION_BITS,
 };
 use crate::offer_policy::kind_name;
 use crate::path_filter::PathFilter;
@@ -47,6 +48,8 @@ pub struct PreserveOptions {
     pub owners: bool,
     /// Extended attributes of the user's name space.
     pub attributes: AttributePolicy,
+    /// Access control lists.
+    pub acls: bool,
 }
 
 /// What becomes of the extended attributes of files.
@@ -134,12 +137,12 @@ impl SourceEntry {
         Ok(opened.map_err(|error| FileError::call("open", &self.path, error.into()))?.into())
     }
 
-    /// Whether an open file has extended attributes.
-    fn has_attributes(&self, file: &File) -> bool {
+    /// Whether an open file has extended attributes that are not sent.
+    fn has_attributes(&self, file: &File, acls: bool) -> bool {
         // A file system may have none.
         matches!(self.entry.kind, EntryKind::File { .. })
             && attribute_names(rustix::fs::flistxattr_query(file), |names| rustix::fs::flistxattr(file, names))
-                .is_ok_and(|names| names.iter().any(|name| name != SELINUX_LABEL))
+                .is_ok_and(|names| names.iter().any(|name| is_left_out(name, acls)))
     }
 
     /// That an open file is the one that was found, with the same size and time.
@@ -428,7 +431,8 @@ impl SourceList {
 
     /// Counts an open file that has extended attributes, if those are counted when they are sent.
     pub(crate) fn count_attributes(&mut self, source: &SourceEntry, file: &File) {
-        let is_counted = self.preserve.attributes == AttributePolicy::CountWhenSent && source.has_attributes(file);
+        let is_counted = self.preserve.attributes == AttributePolicy::CountWhenSent
+            && source.has_attributes(file, self.preserve.acls);
         self.skipped.attributes += u64::from(is_counted);
     }
 
@@ -452,6 +456,7 @@ impl SourceList {
             owner: None,
             attributes: Vec::new(),
             has_links: false,
+            acls: Vec::new(),
         };
         let source = SourceEntry { path: PathBuf::new(), entry, identity: (0, 0), is_named: true, has_holes: false };
         Ok(Self { sources: vec![Arc::new(source)], ..Self::default() })
@@ -540,6 +545,7 @@ impl SourceList {
             return Err(Error::TooManyEntries);
         }
         self.add(path, parent, name, (stat, false), EntryKind::Directory)?;
+        self.name_bytes += self.sources.last().map_or(0, |directory| directory.entry.acl_bytes());
         self.directories += 1;
         Ok(self.directories)
     }
@@ -558,8 +564,17 @@ impl SourceList {
         let is_linked = self.preserve.hard_links && stat.st_nlink > 1 && matches!(kind, EntryKind::File { .. });
         if is_linked && let Some(kind) = self.further_name(stat, &name)? {
             let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
-            let entry =
-                FileEntry { parent, name, kind, mode, modified, owner: None, attributes: Vec::new(), has_links: false };
+            let entry = FileEntry {
+                parent,
+                name,
+                kind,
+                mode,
+                modified,
+                owner: None,
+                attributes: Vec::new(),
+                has_links: false,
+                acls: Vec::new(),
+            };
             let identity = (stat.st_dev, stat.st_ino);
             let source = SourceEntry { path: path.to_owned(), entry, identity, is_named, has_holes: false };
             self.hard_links.push(Arc::new(source));
@@ -572,9 +587,10 @@ impl SourceList {
             (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, AttributePolicy::CountWhenSent) => Vec::new(),
             (_, policy) => self.read_attributes(path, policy == AttributePolicy::Preserve),
         };
+        let acls = if self.preserve.acls { self.read_acls(path, &kind) } else { Vec::new() };
         let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
-        let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes, has_links: is_linked };
+        let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes, has_links: is_linked, acls };
         let identity = (stat.st_dev, stat.st_ino);
         if let EntryKind::File { bytes, stored } = entry.kind {
             let add = |sum: Option<u64>| sum.map(|sum| sum.saturating_add(stored.min(bytes)));
@@ -600,6 +616,24 @@ impl SourceList {
         Ok(None)
     }
 
+    /// The access control lists that are to be sent; counts a file that has longer ones.
+    fn read_acls(&mut self, path: &Path, kind: &EntryKind) -> Vec<Acl> {
+        let kinds: &[AclKind] = match kind {
+            EntryKind::Directory => &AclKind::ALL,
+            EntryKind::File { .. } | EntryKind::Stream => &[AclKind::Access],
+            EntryKind::Link { .. } | EntryKind::HardLink { .. } => &[],
+        };
+        // Most files have none, and some file systems no file.
+        let read = |kind: &AclKind| {
+            let list = attribute_value(path, kind.attribute_name().as_bytes()).ok()?;
+            Some(Acl { kind: *kind, list })
+        };
+        let acls: Vec<Acl> = kinds.iter().filter_map(read).collect();
+        let is_short = acls.iter().map(|acl| acl.list.len()).sum::<usize>() <= MAX_ATTRIBUTE_BYTES;
+        self.skipped.attributes += u64::from(!is_short);
+        if is_short { acls } else { Vec::new() }
+    }
+
     /// The extended attributes that are to be sent; counts a file that has others, or too many.
     fn read_attributes(&mut self, path: &Path, keeps_user: bool) -> Vec<Attribute> {
         let list = |names: &mut [u8]| rustix::fs::llistxattr(path, names);
@@ -609,7 +643,7 @@ impl SourceList {
         };
         let (user_names, other_names): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|name| keeps_user && name.starts_with(USER_PREFIX));
-        let mut is_skipped = other_names.iter().any(|name| name != SELINUX_LABEL);
+        let mut is_skipped = other_names.iter().any(|name| is_left_out(name, self.preserve.acls));
         let (mut attributes, mut bytes) = (Vec::new(), 0);
         for name in user_names {
             let value = attribute_value(path, &name);
@@ -624,6 +658,11 @@ impl SourceList {
         self.skipped.attributes += u64::from(is_skipped);
         attributes
     }
+}
+
+/// Whether an extended attribute is worth a word where no rule of its own keeps it.
+fn is_left_out(name: &[u8], acls: bool) -> bool {
+    name != SELINUX_LABEL && !(acls && AclKind::ALL.iter().any(|kind| kind.attribute_name().as_bytes() == name))
 }
 
 /// The names of a path from a directory, if it does not lead out of it.
@@ -697,7 +736,11 @@ pub fn skipped_text(skipped: &SkippedEntries) -> Option<String> {
         (skipped.links, ["symbolic link", "symbolic links"], " (--links keeps them)"),
         (skipped.special, ["socket, pipe or device", "sockets, pipes and devices"], ""),
         (skipped.owners, ["file's owner", "files' owners"], " (--owners keeps them)"),
-        (skipped.attributes, ["file's extended attributes", "files' extended attributes"], " (--xattrs keeps user.*)"),
+        (
+            skipped.attributes,
+            ["file's extended attributes", "files' extended attributes"],
+            " (--xattrs keeps user.*, --acls access control lists)",
+        ),
     ];
     let skipped = kinds.into_iter().filter(|(count, ..)| *count > 0);
     let texts = skipped.map(|(count, [singular, plural], how)| match count {

@@ -158,6 +158,7 @@ impl Staging {
                 owner: None,
                 attributes: Vec::new(),
                 has_links: false,
+                acls: Vec::new(),
             })
         };
         let entries = (0..stage_costs::MAX_TIMED_FILES).map(entry).collect::<std::io::Result<Vec<_>>>()?;
@@ -237,6 +238,7 @@ mod tests {
             owner: None,
             attributes: Vec::new(),
             has_links: false,
+            acls: Vec::new(),
         };
         staging.publish(&StagedFile { entry: &entry, content, path: &|| PathBuf::from("told"), sync })
     }

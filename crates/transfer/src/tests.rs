@@ -1,5 +1,6 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
+mod acls;
 mod changed_files;
 mod channel;
 mod compression;
@@ -37,7 +38,7 @@ use crate::message::{
     Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, SessionSettings,
     WholeFile,
 };
-use crate::offer_policy::{Destination, OfferPolicy};
+use crate::offer_policy::{Destination, OfferPolicy, SenderLeave};
 use crate::open_directory::{OpenDirectory, PART_PREFIX};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::send::SenderOptions;
@@ -296,7 +297,8 @@ impl HostileEnd {
             hook(&event);
             events.borrow_mut().push(event);
         };
-        let policy = OfferPolicy::new(destination, overwrite).unwrap().allow_deletion(true);
+        let leave = SenderLeave { overwrite, delete: true, acls: true };
+        let policy = OfferPolicy::new(destination, leave).unwrap();
         let first = self.channel.receive();
         let result = ReceiveSession::new(&mut self.channel, policy, &on_event).serve(first);
         SessionOutcome { result, events: events.into_inner(), answers: self.answers() }
@@ -355,6 +357,9 @@ impl SessionOutcome {
     }
 }
 
+/// What senders may do where they may replace files.
+const MAY_OVERWRITE: SenderLeave = SenderLeave { overwrite: true, delete: false, acls: false };
+
 fn directory_destination(directory: &Path) -> Destination {
     Destination::Directory(OpenDirectory::open_root(directory).unwrap())
 }
@@ -366,7 +371,17 @@ fn digest(content: &[u8]) -> Blake3Digest {
 fn entry(parent: u32, name: &str, kind: EntryKind) -> FileEntry {
     let modified = Mtime { seconds: 1_000_000_000, nanoseconds: 5 };
     let name = name.as_bytes().to_vec().try_into().unwrap();
-    FileEntry { parent, name, kind, mode: 0o104_755, modified, owner: None, attributes: Vec::new(), has_links: false }
+    FileEntry {
+        parent,
+        name,
+        kind,
+        mode: 0o104_755,
+        modified,
+        owner: None,
+        attributes: Vec::new(),
+        has_links: false,
+        acls: Vec::new(),
+    }
 }
 
 fn file(name: &str, bytes: u64) -> FileEntry {

@@ -13,6 +13,7 @@ use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::compression::{CompressionLevel, LEVELS};
 use kelvin_transfer::datapath::{Mode, PathMethod, PathSetup, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::message::ConnectionLifetime;
+use kelvin_transfer::offer_policy::SenderLeave;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
 use super::filter::FilterArgs;
@@ -89,8 +90,11 @@ pub struct SendArgs {
     #[arg(long)]
     pub owners: bool,
     /// Keep extended attributes of the user's name space
-    #[arg(long)]
+    #[arg(short = 'X', long)]
     pub xattrs: bool,
+    /// Keep access control lists, whose users and groups are numbers; the receiver needs --acls too, unless -e starts it
+    #[arg(short = 'A', long)]
+    pub acls: bool,
     /// Skip files that have the same size and modification time at the receiver; of large files that changed, send the
     /// blocks that differ
     #[arg(long)]
@@ -321,6 +325,9 @@ pub struct ReceiveArgs {
     /// Let senders delete, with their --delete, what is in the directories that they send and not at their end
     #[arg(long, conflicts_with = "discard")]
     pub delete: bool,
+    /// Let senders keep, with their --acls, access control lists: these may let other users in
+    #[arg(long, conflicts_with = "discard")]
+    pub acls: bool,
     /// End after one sender
     #[arg(long)]
     pub once: bool,
@@ -330,6 +337,11 @@ pub struct ReceiveArgs {
 }
 
 impl ReceiveArgs {
+    /// What senders may do.
+    pub fn leave(&self) -> SenderLeave {
+        SenderLeave { overwrite: self.overwrite, delete: self.delete, acls: self.acls }
+    }
+
     /// How the bytes of large files are received, if a method is requested.
     ///
     /// # Errors

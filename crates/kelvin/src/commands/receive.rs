@@ -47,8 +47,7 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     let event_reporter = Arc::clone(&reporter);
     let report = Box::new(move |from: SocketAddr, event: SessionEvent| event_reporter.report(from, &event));
     let once = args.once || is_output;
-    let ReceiveArgs { overwrite, delete, min_progress, .. } = *args;
-    let options = ReceiverOptions { overwrite, delete, once, method, min_progress };
+    let options = ReceiverOptions { leave: args.leave(), once, method, min_progress: args.min_progress };
     let is_over = || kelvin_sys::stop_signals::stop_signal().is_some();
     let result = if args.device {
         let receiver = device::DeviceReceiver::listen(args.listen, destination, secret, options, report);
@@ -75,16 +74,16 @@ fn receive_from_standard_input(args: &ReceiveArgs) -> CmdResult {
     if std::io::stdin().is_terminal() {
         bail!("{OPTION}: standard input is a terminal: kelvin send -e starts it with a pipe");
     }
-    let ReceiveArgs { overwrite, delete, min_progress, .. } = *args;
     kelvin_sys::stop_signals::install_handlers()?;
     let mut stream = PipeStream::standard().context(OPTION)?;
     announce_start(&mut stream)?;
-    let options = ReceiverOptions { overwrite, delete, min_progress, ..ReceiverOptions::default() };
+    let options =
+        ReceiverOptions { leave: args.leave(), min_progress: args.min_progress, ..ReceiverOptions::default() };
     let open = |settings: &SessionSettings| open_directory(directory, settings);
     match kelvin_transfer::remote_shell::receive(stream, options, open, &|_| {}) {
         Ok(summary) => Ok(summary.sent.failed == 0),
         // The sender has learned it.
-        Err(Error::File(_) | Error::DeletionNotAllowed | Error::NoSpace { .. }) => Ok(false),
+        Err(Error::File(_) | Error::DeletionNotAllowed | Error::AclsNotAllowed | Error::NoSpace { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -67,6 +67,7 @@ fn send_to_remote(args: &SendArgs, files: &[PathBuf], target: &RemotePath) -> Cm
     let mut receiver: Vec<OsString> = ["receive", "--stdio"].map(OsString::from).to_vec();
     receiver.extend(args.remote_shell.overwrite.then(|| "--overwrite".into()));
     receiver.extend(args.delete.then(|| "--delete".into()));
+    receiver.extend(args.acls.then(|| "--acls".into()));
     receiver.extend(["--".into(), target.path.clone()]);
     let options = send_settings(args, None, &collection);
     let (shell, stream) = RemoteShell::start(&args.remote_shell, &target.host, &receiver)?;
@@ -138,7 +139,8 @@ fn send_all<S: TransferStream>(
 }
 
 fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
-    let SendArgs { no_verify, sync, update, dry_run, delete, max_delete, limit, connection, compress, .. } = *args;
+    let SendArgs { no_verify, sync, update, dry_run, delete, max_delete, acls, limit, connection, compress, .. } =
+        *args;
     let remote_shell = args.remote_shell.is_used();
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = match collection.is_complete() {
@@ -155,6 +157,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
         update,
         dry_run,
         delete,
+        acls,
         bytes,
         at_most,
         streams: args.streams.announced_streams(),
@@ -212,8 +215,8 @@ fn preserve_options(args: &SendArgs) -> PreserveOptions {
         (false, true) => AttributePolicy::CountWhenFound,
         (false, false) => AttributePolicy::CountWhenSent,
     };
-    let SendArgs { recursive, links, hard_links, owners, .. } = *args;
-    PreserveOptions { recursive, links, hard_links, owners, attributes }
+    let SendArgs { recursive, links, hard_links, owners, acls, .. } = *args;
+    PreserveOptions { recursive, links, hard_links, owners, attributes, acls }
 }
 
 /// What was moved and what was not, as data.

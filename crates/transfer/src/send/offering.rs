@@ -216,5 +216,6 @@ fn entry_bytes(entry: &FileEntry) -> usize {
         .map(|attribute| attribute.name.len() + attribute.value.len() + MAX_ENTRY_OVERHEAD)
         .sum();
     let target = if let EntryKind::Link { target } = &entry.kind { target.len() } else { 0 };
-    MAX_ENTRY_OVERHEAD + entry.name.as_os_str().len() + attributes + target
+    let acls = entry.acl_bytes() + entry.acls.len() * MAX_ENTRY_OVERHEAD;
+    MAX_ENTRY_OVERHEAD + entry.name.as_os_str().len() + attributes + acls + target
 }

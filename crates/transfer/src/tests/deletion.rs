@@ -56,7 +56,7 @@ fn sender_without_leave_is_refused() {
     let (_outer, inner) = target_directory();
     fill(&inner);
     let mut hostile = deleting_sender();
-    let policy = OfferPolicy::new(&directory_destination(&inner), true).unwrap();
+    let policy = OfferPolicy::new(&directory_destination(&inner), super::MAY_OVERWRITE).unwrap();
     let first = hostile.channel.receive();
     let result = ReceiveSession::new(&mut hostile.channel, policy, &|_| {}).serve(first);
     assert!(matches!(result, Err(Error::DeletionNotAllowed)), "{result:?}");

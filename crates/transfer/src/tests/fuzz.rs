@@ -18,9 +18,9 @@ use super::{
 use crate::compression::CompressionReport;
 use crate::link_usage::LinkUsage;
 use crate::message::{
-    ArrivedBytes, Attribute, DeletionFailure, EntryDecision, EntryKind, ExtraneousEntry, ExtraneousParent, FileEntry,
-    FilePiece, JoinInvitation, JoinRequest, ListEnd, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage,
-    SenderReport, Verdict, WholeFile,
+    Acl, AclKind, ArrivedBytes, Attribute, DeletionFailure, EntryDecision, EntryKind, ExtraneousEntry,
+    ExtraneousParent, FileEntry, FilePiece, JoinInvitation, JoinRequest, ListEnd, ReceiverMessage, ReceiverReport,
+    RefusalReason, SenderMessage, SenderReport, Verdict, WholeFile,
 };
 use crate::message::{SessionSettings, StreamChoice};
 use crate::rate_prediction::StageCosts;
@@ -85,7 +85,9 @@ impl Random {
 
 fn with_attribute() -> FileEntry {
     let attributes = vec![Attribute { name: b"of".to_vec(), value: b"value".to_vec() }];
-    FileEntry { attributes, owner: Some((0, 0)), ..file("attributed", 2) }
+    let acls =
+        vec![Acl { kind: AclKind::Access, list: vec![2, 0, 0, 0] }, Acl { kind: AclKind::Default, list: vec![2] }];
+    FileEntry { attributes, acls, owner: Some((0, 0)), ..file("attributed", 2) }
 }
 
 fn sender_messages() -> Vec<SenderMessage> {
@@ -198,6 +200,7 @@ fn any_sender_message_parses_bounded() {
             let name = entry.name.as_os_str();
             assert!(!name.is_empty() && Path::new(name).file_name() == Some(name), "{name:?}");
             assert!(entry.attributes.len() <= crate::message::MAX_ATTRIBUTES);
+            assert!(entry.acls.len() <= 2 && entry.acl_bytes() <= crate::message::MAX_ATTRIBUTE_BYTES);
         }),
         SenderMessage::Abandoned { why, .. } => assert_bounded(&why),
         _ => {}
@@ -278,7 +281,8 @@ impl RandomSender<'_> {
             let name = if self.random.next_below(8) == 0 { "a".to_owned() } else { self.offered_count.to_string() };
             let parent = if self.random.next_below(64) == 0 { 1 } else { 0 };
             let has_links = self.random.next_below(2) == 0;
-            entries.push(FileEntry { has_links, ..entry(parent, &name, kind) });
+            let acls = if self.random.next_below(32) == 0 { with_attribute().acls } else { Vec::new() };
+            entries.push(FileEntry { has_links, acls, ..entry(parent, &name, kind) });
             self.offered_count += 1;
         }
         self.hostile.offer(&entries);
@@ -351,7 +355,7 @@ fn any_message_order_leaves_whole_files() {
         let mut hostile = HostileEnd::new();
         let delete = random.next_below(2) == 0;
         let compressed = random.next_below(2) == 0;
-        hostile.send(&SenderMessage::Begin(SessionSettings { delete, compressed, ..DEFAULT_SETTINGS }));
+        hostile.send(&SenderMessage::Begin(SessionSettings { delete, compressed, acls: true, ..DEFAULT_SETTINGS }));
         let mut sender =
             RandomSender { hostile: &mut hostile, random: &mut random, offered_count: 0, files: Vec::new() };
         (0..40).for_each(|_| sender.send_next());

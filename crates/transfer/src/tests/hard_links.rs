@@ -13,6 +13,7 @@ use crate::blocks::BLOCK_BYTES;
 use crate::message::{
     EntryDecision, EntryKind, EntryNumber, FileEntry, ReceiverMessage, SenderMessage, SessionSettings,
 };
+use crate::offer_policy::SenderLeave;
 use crate::path_filter::PathFilter;
 use crate::receive::ReceiverOptions;
 use crate::send::{SendResult, Sender};
@@ -27,12 +28,14 @@ const PRESERVE: PreserveOptions = PreserveOptions {
     hard_links: true,
     owners: false,
     attributes: crate::source::AttributePolicy::CountWhenSent,
+    acls: false,
 };
 
 /// Sends a tree to a receiver that may replace files, or not; what came of it.
 fn send(tree: &Path, directory: &Path, settings: SessionSettings, overwrite: bool) -> SendResult {
     let mut result = None;
-    let options = ReceiverOptions { overwrite, delete: true, ..ReceiverOptions::default() };
+    let leave = SenderLeave { overwrite, delete: true, acls: false };
+    let options = ReceiverOptions { leave, ..ReceiverOptions::default() };
     with_receiver_options(options, directory_destination(directory), |receiver| {
         let list = SourceList::collect(&[tree.to_owned()], PRESERVE).unwrap();
         let address = receiver.0.address().unwrap();

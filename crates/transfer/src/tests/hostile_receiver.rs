@@ -76,6 +76,7 @@ const PRESERVE: PreserveOptions = PreserveOptions {
     hard_links: false,
     owners: false,
     attributes: AttributePolicy::CountWhenSent,
+    acls: false,
 };
 
 fn collection(tree: PathBuf) -> SourceList {

@@ -13,8 +13,8 @@ use super::{
 use crate::blocks::BLOCK_BYTES;
 use crate::directory_tree;
 use crate::message::{
-    Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime,
-    ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings, WholeFile,
+    Acl, AclKind, Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES,
+    Mtime, ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings, WholeFile,
 };
 use crate::offer_policy::Destination;
 use crate::session::{
@@ -111,6 +111,7 @@ struct ForgedEntry<'a> {
     owner: Option<(u32, u32)>,
     attributes: Vec<Attribute>,
     has_links: bool,
+    acls: Vec<Acl>,
 }
 
 #[test]
@@ -122,8 +123,17 @@ fn escaping_names_are_refused_on_read() {
         for name in [&b"../x"[..], b"/etc/x", b"a/b", b"a/", b"/", b"..", b".", b"", b"a\0b", &[b'x'; 4096]] {
             let FileEntry { mode, modified, .. } = file("a", 1);
             let (kind, attributes) = (kind.clone(), Vec::new());
-            let forged =
-                ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes, has_links: false };
+            let forged = ForgedEntry {
+                parent: 0,
+                name,
+                kind,
+                mode,
+                modified,
+                owner: None,
+                attributes,
+                has_links: false,
+                acls: Vec::new(),
+            };
             let mut hostile = HostileEnd::new();
             hostile.begin().send(&Forged::Offer(vec![forged])).batch(&[(0, b"x")]);
             let outcome = hostile.run_session(&inner);
@@ -620,6 +630,35 @@ fn invalid_attributes_fail_only_their_file() {
         let mut hostile = HostileEnd::new();
         hostile.begin().offer(&[invalid_entry]).batch(&[(0, b"x")]);
         assert!(hostile.run_session(&inner).errors().starts_with("malformed message"));
+        assert!(names(&inner).is_empty());
+    }
+}
+
+#[test]
+fn invalid_acls_fail_only_their_file() {
+    let with_acl = |kind, list: &[u8]| FileEntry { acls: vec![Acl { kind, list: list.to_vec() }], ..file("a", 1) };
+    let begin = |acls| SenderMessage::Begin(SessionSettings { acls, ..DEFAULT_SETTINGS });
+    let of_file =
+        [with_acl(AclKind::Access, b"none"), with_acl(AclKind::Access, &[2; 4000]), with_acl(AclKind::Default, &[2])];
+    for invalid_entry in &of_file {
+        let (_outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
+        hostile.send(&begin(true)).offer(&[invalid_entry.clone(), file("b", 1)]).batch(&[(0, b"x"), (1, b"x")]);
+        let outcome = hostile.run_session(&inner);
+        assert!(outcome.errors().contains("cannot keep an access control list of a: "), "{}", outcome.errors());
+        assert_eq!(names(&inner), ["b"]);
+    }
+    let acls = vec![Acl { kind: AclKind::Access, list: Vec::new() }; 3];
+    let too_long = with_acl(AclKind::Access, &[2; MAX_ATTRIBUTE_BYTES + 1]);
+    let of_session =
+        [(too_long, true, "malformed message"), (FileEntry { acls, ..file("a", 1) }, true, "malformed message")];
+    let unannounced = (of_file[0].clone(), false, "the other side breaks the protocol: it sends access control lists");
+    for (invalid_entry, is_announced, words) in of_session.into_iter().chain([unannounced]) {
+        let (_outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
+        hostile.send(&begin(is_announced)).offer(&[invalid_entry]).batch(&[(0, b"x")]);
+        let errors = hostile.run_session(&inner).errors();
+        assert!(errors.starts_with(words), "{words}: {errors}");
         assert!(names(&inner).is_empty());
     }
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::Result;
 use crate::message::{EntryDecision, EntryKind, ReceiverMessage, SenderMessage, SessionSettings};
-use crate::offer_policy::OfferPolicy;
+use crate::offer_policy::{OfferPolicy, SenderLeave};
 use crate::path_filter::PathFilter;
 use crate::secure_channel::SecureChannel;
 use crate::send::{SendResult, Sender};
@@ -30,6 +30,7 @@ const PRESERVE: PreserveOptions = PreserveOptions {
     hard_links: false,
     owners: false,
     attributes: crate::source::AttributePolicy::Preserve,
+    acls: false,
 };
 
 /// A tree of small files in three directories, the last of which has a larger one as well.
@@ -74,7 +75,7 @@ fn send_tree(tree: &Path, directory: &Path, at_most: u64) -> (Result<SendResult>
             Sender::from_channel(channel, (options, Instant::now()))?.send(collect_lazily(tree), &|_, _| {})
         });
         let mut channel = SecureChannel::new(receiver_stream, receiver).unwrap();
-        let policy = OfferPolicy::new(&directory_destination(directory), false).unwrap();
+        let policy = OfferPolicy::new(&directory_destination(directory), SenderLeave::default()).unwrap();
         let first = channel.receive();
         let received = ReceiveSession::new(&mut channel, policy, &|_| {}).serve(first);
         drop(channel);

@@ -33,7 +33,8 @@ fn events(
     let timeout = Duration::from_secs(1);
     let setup = method.map(|method| ReceiveSetup { method, mode, buffer: 64 << 10, window: 16, timeout });
     let (_outer, inner) = target_directory();
-    let options = ReceiverOptions { overwrite: true, method: setup, min_progress, ..ReceiverOptions::default() };
+    let options =
+        ReceiverOptions { leave: super::MAY_OVERWRITE, method: setup, min_progress, ..ReceiverOptions::default() };
     let events = with_receiver_options(options, directory_destination(&inner), test);
     // A part of a large file may be left, to be gone on with.
     assert_eq!(final_names(&inner).0, [""; 0]);

@@ -127,8 +127,11 @@ fn single_stream_receiver_gets_no_more() {
     let plain = SenderOptions { settings: SessionSettings { plain: true, ..DEFAULT_SETTINGS }, ..TUNING };
     let check_single_stream = |destination, method_setup, options, arrived: &Path| {
         let mut sent = None;
-        let receiver_options =
-            receive::ReceiverOptions { overwrite: true, method: method_setup, ..receive::ReceiverOptions::default() };
+        let receiver_options = receive::ReceiverOptions {
+            leave: super::MAY_OVERWRITE,
+            method: method_setup,
+            ..receive::ReceiverOptions::default()
+        };
         let events = with_receiver_options(receiver_options, destination, |receiver| {
             sent = Some(send(receiver, &paths, options))
         });

@@ -33,7 +33,11 @@ pub(super) struct TestReceiver<'a>(pub(super) &'a Receiver);
 
 /// Runs a test with a receiver, which has ended when this returns; what happened there.
 pub(super) fn with_receiver(destination: Destination, test: impl FnOnce(&TestReceiver<'_>)) -> Vec<SessionEvent> {
-    with_receiver_options(ReceiverOptions { overwrite: true, ..ReceiverOptions::default() }, destination, test)
+    with_receiver_options(
+        ReceiverOptions { leave: super::MAY_OVERWRITE, ..ReceiverOptions::default() },
+        destination,
+        test,
+    )
 }
 
 /// Like `with_receiver`, with one that receives in some manner.

@@ -14,7 +14,7 @@ use super::{
 use crate::blocks::BLOCK_BYTES;
 use crate::compression::CompressionLevel;
 use crate::message::{MAX_SMALL_FILE, SessionSettings};
-use crate::offer_policy::OfferPolicy;
+use crate::offer_policy::{OfferPolicy, SenderLeave};
 use crate::secure_channel::{PART_BYTES, SecureChannel};
 use crate::send::{SendResult, Sender, SenderOptions};
 use crate::session::ReceiveSession;
@@ -28,6 +28,7 @@ const PRESERVE_ALL: PreserveOptions = PreserveOptions {
     hard_links: true,
     owners: true,
     attributes: AttributePolicy::Preserve,
+    acls: true,
 };
 /// Trees of each test.
 const TREES: u64 = 12;
@@ -206,7 +207,9 @@ fn exchange_with(
                 .send(collection, &|sent, _| progress(sent))
         });
         let mut channel = SecureChannel::new(receiver_stream, receiver).unwrap();
-        let policy = OfferPolicy::new(&directory_destination(directory), false).unwrap();
+        let policy =
+            OfferPolicy::new(&directory_destination(directory), SenderLeave { acls: true, ..SenderLeave::default() })
+                .unwrap();
         let first = channel.receive();
         let received = ReceiveSession::new(&mut channel, policy, &|_| {}).serve(first);
         drop(channel);
@@ -375,7 +378,7 @@ fn cut_transfer_leaves_whole_files_and_resumes() {
 fn colliding_names_replace_nothing() {
     let (_outer, inner) = target_directory();
     fs::write(inner.join("before"), "before").unwrap();
-    let mut policy = OfferPolicy::new(&directory_destination(&inner), true).unwrap();
+    let mut policy = OfferPolicy::new(&directory_destination(&inner), super::MAY_OVERWRITE).unwrap();
     let settings = SessionSettings { update: true, ..DEFAULT_SETTINGS };
     policy.write_small(&file("Case", 5), b"first", false).unwrap();
     fs::hard_link(inner.join("Case"), inner.join("case")).unwrap();

@@ -9,6 +9,7 @@ use kelvin_core::text::escape_invisible;
 use kelvin_transfer::Error;
 use kelvin_transfer::compression::CompressionLevel;
 use kelvin_transfer::message::SessionSettings;
+use kelvin_transfer::offer_policy::SenderLeave;
 use kelvin_transfer::receive::ReceiverOptions;
 use kelvin_transfer::remote_shell::{open_directory, receive};
 use kelvin_transfer::session::SessionEvent;
@@ -55,8 +56,9 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
     let Some(RemotePath { host, .. }) = sources.first() else { bail!("-e: name a file of a host, HOST:FILE") };
     kelvin_sys::stop_signals::install_handlers()?;
     let (shell, stream) = RemoteShell::start(&args.remote_shell, host, &sender_arguments(args, sources)?)?;
-    let SendArgs { delete, remote_shell: RemoteShellArgs { overwrite, .. }, .. } = *args;
-    let options = ReceiverOptions { overwrite, delete, ..ReceiverOptions::default() };
+    let SendArgs { delete, acls, remote_shell: RemoteShellArgs { overwrite, .. }, .. } = *args;
+    let leave = SenderLeave { overwrite, delete, acls };
+    let options = ReceiverOptions { leave, ..ReceiverOptions::default() };
     let (progress, fetched) = (StatusLine::after_delay(), RefCell::new(FetchedFiles::default()));
     let on_event = |event| match event {
         SessionEvent::Planned(path) => fetched.borrow_mut().planned.push(path),
@@ -103,6 +105,7 @@ fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsStr
         ("--hard-links", hard_links),
         ("--owners", owners),
         ("--xattrs", xattrs),
+        ("--acls", args.acls),
         ("--update", update),
         ("--sync", sync),
         ("--no-verify", no_verify),
