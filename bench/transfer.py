@@ -68,10 +68,9 @@ class TransferEnds:
         """Makes the file that has changed, and the old one; not before it is asked for."""
         if self.changed.exists():
             return
-        content = random.Random(1).randbytes(CHANGED_FILE_BYTES)
-        self.old.write_bytes(content)
+        self.old.write_bytes(os.urandom(CHANGED_FILE_BYTES))
         os.utime(self.old, (1, 1))
-        self.changed.write_bytes(content)
+        shutil.copyfile(self.old, self.changed)
         with open(self.changed, "r+b") as file:
             for part in range(CHANGED_PARTS):
                 file.seek((2 * part + 1) * CHANGED_FILE_BYTES // (2 * CHANGED_PARTS))
