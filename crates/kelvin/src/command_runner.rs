@@ -1,15 +1,17 @@
-//! A command of the user's, run in a process of ours that has no other child: its counters are the command's.
+//! Commands of the user's, run one after another by a process of ours that does nothing else: it stays small, so that it forks at once.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit, spawn_timed};
+use kelvin_sys::child::{
+    AnsweringChild, ChildEnd, RequestOutcome, adopt_orphans, reap_children, spawn_timed, wait_with_usage,
+};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::usage::{UsageScope, read_usage};
+use kelvin_sys::resident_set;
 use serde::{Deserialize, Serialize};
 
 use crate::cli_error::{CliError, Context};
@@ -58,7 +60,7 @@ pub enum CommandOutput {
 /// What a run of a command took. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandUsage {
-    /// From exec(2) to its end.
+    /// From its start to its end.
     pub time: u64,
     /// CPU time in user mode.
     pub user: u64,
@@ -72,10 +74,15 @@ pub struct CommandUsage {
     pub context_switches: u64,
 }
 
-/// The answer of the process around a command.
+/// The answer of the process that runs commands.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Answer {
-    Ended { usage: CommandUsage, exit_code: Option<i32> },
+    Ended {
+        usage: CommandUsage,
+        exit_code: Option<i32>,
+        /// Whether processes of the command are still running.
+        has_left_processes: bool,
+    },
     NotStarted(String),
 }
 
@@ -109,41 +116,68 @@ impl CommandEnd {
     }
 }
 
-/// Runs a command once, for at most this time; what it leaves running is killed.
-///
-/// # Errors
-/// If it cannot be started; without a time, if it seems to wait for ever.
-pub fn run_command(spec: &CommandSpec, limit: Option<Duration>) -> Result<CommandEnd, CliError> {
-    let program = OsStr::new("/proc/self/exe");
-    let mut child = GuardedChild::spawn(program, &[SUBCOMMAND], std::iter::empty::<(&str, &str)>())
-        .context("cannot start a process for it")?;
-    child.write_stdin(&serde_json::to_vec(spec)?);
-    let ending = child.wait(WaitLimit::fixed(limit.unwrap_or(MAX_COMMAND_TIME)), MAX_ANSWER_BYTES)?;
-    let complaint = ending.stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").trim();
-    match ending.end {
-        ChildEnd::Interrupted => Ok(CommandEnd::Interrupted),
-        ChildEnd::TimedOut if limit.is_some() => Ok(CommandEnd::TimedOut),
-        ChildEnd::TimedOut => bail!("it was still running after {} hours", MAX_COMMAND_TIME.as_secs() / 3600),
-        ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output).context("what it took cannot be read")? {
-            Answer::Ended { usage, exit_code } => {
-                Ok(CommandEnd::Ended { usage, exit_code, complaint: complaint.to_owned() })
+/// Runs commands, each when it is asked for.
+#[derive(Default)]
+pub struct CommandRunner {
+    process: Option<AnsweringChild>,
+}
+
+impl CommandRunner {
+    /// Runs a command once, for at most this time; what it leaves running is killed.
+    ///
+    /// # Errors
+    /// If it cannot be started; without a time, if it seems to wait for ever.
+    pub fn run(&mut self, spec: &CommandSpec, limit: Option<Duration>) -> Result<CommandEnd, CliError> {
+        let mut process = match self.process.take() {
+            Some(process) => process,
+            None => AnsweringChild::spawn(OsStr::new("/proc/self/exe"), &[SUBCOMMAND])
+                .context("cannot start a process for it")?,
+        };
+        let request = serde_json::to_vec(spec)?;
+        let (line, stderr) = match process.request(&request, limit.unwrap_or(MAX_COMMAND_TIME), MAX_ANSWER_BYTES)? {
+            RequestOutcome::Answered { line, stderr } => (line, stderr),
+            RequestOutcome::Ended { end: ChildEnd::Interrupted, .. } => return Ok(CommandEnd::Interrupted),
+            RequestOutcome::Ended { end: ChildEnd::TimedOut, .. } if limit.is_some() => {
+                return Ok(CommandEnd::TimedOut);
+            }
+            RequestOutcome::Ended { end: ChildEnd::TimedOut, .. } => {
+                bail!("it was still running after {} hours", MAX_COMMAND_TIME.as_secs() / 3600)
+            }
+            RequestOutcome::Ended { stderr, .. } => bail!("the process around it failed: {}", last_line(&stderr)),
+        };
+        match serde_json::from_slice(&line).context("what it took cannot be read")? {
+            Answer::Ended { usage, exit_code, has_left_processes } => {
+                // They are of the process group that is killed when the process is dropped.
+                self.process = Some(process).filter(|_| !has_left_processes);
+                Ok(CommandEnd::Ended { usage, exit_code, complaint: last_line(&stderr).to_owned() })
             }
             Answer::NotStarted(reason) => bail!("it cannot be started: {reason}"),
-        },
-        _ => bail!("the process around it failed: {complaint}"),
+        }
     }
 }
 
-/// Runs the command of the specification on standard input once, and writes what it took to standard output.
+fn last_line(stderr: &str) -> &str {
+    stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").trim()
+}
+
+/// Runs the commands of the specifications on standard input, a line each, and writes a line on what each took to standard output.
 pub fn command_process() -> Result<(), CliError> {
-    let mut json = Vec::new();
-    std::io::stdin().read_to_end(&mut json)?;
-    let spec: CommandSpec = serde_json::from_slice(&json)?;
-    let answer = match run_spec(&spec) {
-        Ok((usage, status)) => Answer::Ended { usage, exit_code: status.code() },
-        Err(error) => Answer::NotStarted(error.to_string()),
-    };
-    Ok(std::io::stdout().write_all(&serde_json::to_vec(&answer)?)?)
+    // What a command leaves running becomes a child of this process.
+    adopt_orphans()?;
+    let mut output = std::io::stdout();
+    for line in std::io::stdin().lock().lines() {
+        let spec: CommandSpec = serde_json::from_str(&line?)?;
+        let answer = match run_spec(&spec) {
+            Ok((usage, status)) => {
+                Answer::Ended { usage, exit_code: status.code(), has_left_processes: reap_children() }
+            }
+            Err(error) => Answer::NotStarted(error.to_string()),
+        };
+        let mut line = serde_json::to_vec(&answer)?;
+        line.push(b'\n');
+        output.write_all(&line)?;
+    }
+    Ok(())
 }
 
 fn run_spec(spec: &CommandSpec) -> Result<(CommandUsage, ExitStatus), CliError> {
@@ -161,13 +195,14 @@ fn run_spec(spec: &CommandSpec) -> Result<(CommandUsage, ExitStatus), CliError> 
         CommandOutput::File(path) => file(path, File::create(path))?,
     };
     command.args(arguments).stdin(input.unwrap_or_else(Stdio::null)).stdout(output);
+    // Where that is forbidden, the peak of a small program is that of this process.
+    let _ = resident_set::shrink();
     let (mut child, start) = spawn_timed(&mut command).context(program)?;
     if let Some(mut pipe) = child.stdout.take() {
         std::io::copy(&mut pipe, &mut std::io::sink())?;
     }
-    let status = child.wait()?;
+    let (status, resources) = wait_with_usage(child)?;
     let time = monotonic() - start;
-    let resources = read_usage(UsageScope::Children);
     let usage = CommandUsage {
         time,
         user: resources.user,

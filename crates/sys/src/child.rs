@@ -2,9 +2,9 @@
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -15,6 +15,7 @@ use crate::fs::set_status_flag;
 use crate::process::{ExitKind, end_with_parent_by};
 use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
+use crate::usage::Usage;
 use crate::{Error, Result, poll};
 
 /// The result of a guarded child.
@@ -41,6 +42,15 @@ pub enum ChildEnd {
     TooMuchOutput,
     /// This process was asked to stop, and killed it.
     Interrupted,
+}
+
+impl ChildEnd {
+    fn of_status(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(code) => Self::Exited(code),
+            None => Self::Signalled(status.signal().unwrap_or(0)),
+        }
+    }
 }
 
 /// A running child. Dropped, it is killed with its process group and reaped.
@@ -95,23 +105,47 @@ pub fn adopt_orphans() -> Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Starts a program by fork and exec, and reports on which nanosecond of the monotonic clock its process was about to become it.
+/// Starts a program, and reports on which nanosecond of the monotonic clock that began.
 ///
-/// Its peak of resident memory is its own: a child of vfork(2) inherits that of this process at exec(2), a child of fork(2) only that of
-/// the pages that were copied for it.
+/// Without a hook between fork and exec the standard library starts it by posix_spawn(3), which copies no memory of this process: at exec(2)
+/// there is none to give back. Its peak of resident memory begins at that of this process, which [`crate::resident_set::shrink`] lowers.
 ///
 /// # Errors
 /// Those of starting it.
 pub fn spawn_timed(command: &mut Command) -> Result<(Child, u64)> {
-    let (mut reader, writer) = std::io::pipe()?;
-    // SAFETY: between fork and exec only clock_gettime and write are called, both async-signal-safe.
-    unsafe {
-        command.pre_exec(move || (&writer).write_all(&monotonic().to_ne_bytes()));
-    }
+    let start = monotonic();
     let child = command.spawn().map_err(process_error)?;
-    let mut start = [0; size_of::<u64>()];
-    reader.read_exact(&mut start)?;
-    Ok((child, u64::from_ne_bytes(start)))
+    Ok((child, start))
+}
+
+/// Waits for a child: how it ended, and its counters, with those of all descendants that were waited for.
+///
+/// # Errors
+/// Those of wait4(2).
+pub fn wait_with_usage(child: Child) -> Result<(ExitStatus, Usage)> {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is valid.
+    let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call. The child has not been waited for: this function owns it.
+    while unsafe { libc::wait4(child.id() as libc::pid_t, &raw mut status, 0, &raw mut raw) } < 0 {
+        let error = Error::last_os_error();
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok((ExitStatus::from_raw(status), Usage::of_raw(&raw)))
+}
+
+/// Reaps children that have ended; whether others are left.
+pub fn reap_children() -> bool {
+    loop {
+        // SAFETY: a null status is allowed.
+        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+            0 => return true,
+            reaped if reaped > 0 => {}
+            _ => return false,
+        }
+    }
 }
 
 impl GuardedChild {
@@ -168,6 +202,20 @@ impl GuardedChild {
         }
     }
 
+    /// Writes a line to its standard input.
+    fn write_line(&mut self, line: &[u8]) {
+        if let Some(pipe) = &mut self.child.stdin {
+            // One that has ended reads nothing, and is seen to have ended.
+            let _ = pipe.write_all(&[line, b"\n"].concat());
+        }
+    }
+
+    /// Readable when the process ends; none before Linux 5.3.
+    fn exit_descriptor(&self) -> Option<OwnedFd> {
+        let process = Pid::from_raw(self.group)?;
+        rustix::process::pidfd_open(process, PidfdFlags::empty()).ok()
+    }
+
     /// Number of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -203,8 +251,9 @@ impl GuardedChild {
         let mut stderr = OutputPipe::new(self.child.stderr.take());
         // What cannot be read is no complaint.
         let _ = stderr.read(STDERR_BYTES);
+        let text = stderr.text();
         self.child.stderr = stderr.pipe;
-        String::from_utf8_lossy(&stderr.bytes).trim().to_owned()
+        text
     }
 
     /// Waits until it has ended, as long as the limit allows; reads at most `bytes` of its output. This process sleeps, without
@@ -213,9 +262,7 @@ impl GuardedChild {
         let mut deadline = GroupDeadline::new(self.group, limit);
         let mut output = OutputPipe::new(self.child.stdout.take());
         let mut stderr = OutputPipe::new(self.child.stderr.take());
-        // Readable when the process ends; none before Linux 5.3.
-        let exit = Pid::from_raw(self.group)
-            .and_then(|process| rustix::process::pidfd_open(process, PidfdFlags::empty()).ok());
+        let exit = self.exit_descriptor();
         let mut end = None;
         while (output.is_open() || stderr.is_open()) && !(exit.is_some() && crate::process::has_ended(self.group)) {
             let streams = [output.as_fd(), stderr.as_fd(), exit.as_ref().map(AsFd::as_fd)];
@@ -249,11 +296,8 @@ impl GuardedChild {
             }
         }
         let status = self.kill_group()?;
-        let end = end.unwrap_or(match status.code() {
-            Some(code) => ChildEnd::Exited(code),
-            None => ChildEnd::Signalled(status.signal().unwrap_or(0)),
-        });
-        Ok(ChildOutput { output: output.bytes, stderr: String::from_utf8_lossy(&stderr.bytes).trim().to_owned(), end })
+        let end = end.unwrap_or_else(|| ChildEnd::of_status(status));
+        Ok(ChildOutput { stderr: stderr.text(), output: output.bytes, end })
     }
 
     fn is_asked_to_stop(&self) -> bool {
@@ -277,6 +321,88 @@ impl Drop for GuardedChild {
         if !self.is_reaped {
             let _ = self.kill_group();
         }
+    }
+}
+
+/// A guarded child that answers requests one after another, each of them a line.
+pub struct AnsweringChild {
+    child: GuardedChild,
+    output: OutputPipe<ChildStdout>,
+    stderr: OutputPipe<ChildStderr>,
+    /// Readable when the process ends; none before Linux 5.3.
+    exit: Option<OwnedFd>,
+}
+
+/// What comes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RequestOutcome {
+    /// The answer without its newline, and the end of what was written to standard error meanwhile.
+    Answered {
+        /// The line.
+        line: Vec<u8>,
+        /// See above.
+        stderr: String,
+    },
+    /// The child ended, or was killed with its process group.
+    Ended {
+        /// How.
+        end: ChildEnd,
+        /// The end of its standard error.
+        stderr: String,
+    },
+}
+
+impl AnsweringChild {
+    /// Starts a program in a process group of its own; it is killed when the calling thread's process ends.
+    ///
+    /// # Errors
+    /// Those of starting it.
+    pub fn spawn(program: &OsStr, arguments: &[&str]) -> Result<Self> {
+        let mut child = GuardedChild::spawn(program, arguments, std::iter::empty::<(&str, &str)>())?;
+        let (output, stderr) = (OutputPipe::new(child.child.stdout.take()), OutputPipe::new(child.child.stderr.take()));
+        let exit = child.exit_descriptor();
+        Ok(Self { child, output, stderr, exit })
+    }
+
+    /// Sends a line, and waits for one of at most this many bytes, no longer than this. This process sleeps meanwhile. Without an answer
+    /// the child has ended: a further request has none either.
+    ///
+    /// # Errors
+    /// Those of waiting.
+    pub fn request(&mut self, line: &[u8], limit: Duration, bytes: usize) -> Result<RequestOutcome> {
+        let deadline = monotonic().saturating_add(limit.as_nanos() as u64);
+        self.output.bytes.clear();
+        self.stderr.bytes.clear();
+        self.child.write_line(line);
+        let mut end = None;
+        while end.is_none() && self.output.is_open() && !self.has_ended() {
+            if let Some(length) = self.output.bytes.iter().position(|&byte| byte == b'\n') {
+                // What was written before the answer is there.
+                while self.stderr.read(STDERR_BYTES)? {}
+                self.output.bytes.truncate(length);
+                let line = std::mem::take(&mut self.output.bytes);
+                return Ok(RequestOutcome::Answered { line, stderr: self.stderr.text() });
+            }
+            let streams = [self.output.as_fd(), self.stderr.as_fd(), self.exit.as_ref().map(AsFd::as_fd)];
+            if self.child.is_asked_to_stop() {
+                end = Some(ChildEnd::Interrupted);
+            } else if self.output.bytes.len() > bytes {
+                end = Some(ChildEnd::TooMuchOutput);
+            } else if wait_readable(streams, deadline)? {
+                self.output.read(usize::MAX)?;
+                self.stderr.read(STDERR_BYTES)?;
+            } else if monotonic() >= deadline {
+                end = Some(ChildEnd::TimedOut);
+            }
+        }
+        while self.stderr.read(STDERR_BYTES)? {}
+        let status = self.child.kill_group()?;
+        let end = end.unwrap_or_else(|| ChildEnd::of_status(status));
+        Ok(RequestOutcome::Ended { end, stderr: self.stderr.text() })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.exit.is_some() && crate::process::has_ended(self.child.group)
     }
 }
 
@@ -357,6 +483,10 @@ impl<R: Read + AsFd> OutputPipe<R> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).trim().to_owned()
+    }
+
     /// Reads what is available, keeps the last `max_bytes` bytes in all, and closes itself at the end; whether something came.
     fn read(&mut self, max_bytes: usize) -> Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
@@ -389,7 +519,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clock_of_timed_child_starts_between_call_and_exec() {
+    fn clock_of_timed_child_starts_with_the_call() {
         let before = monotonic();
         let (mut child, start) = spawn_timed(&mut Command::new("true")).unwrap();
         assert!((before..=monotonic()).contains(&start));

@@ -39,6 +39,7 @@ pub mod process;
 pub mod procfs;
 pub mod random;
 mod region;
+pub mod resident_set;
 pub mod seccomp;
 pub mod shared_memory;
 pub mod shared_slots;

@@ -37,6 +37,20 @@ impl Usage {
         self.user + self.system
     }
 
+    pub(crate) fn of_raw(raw: &libc::rusage) -> Self {
+        let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+        Self {
+            user: nanoseconds(raw.ru_utime),
+            system: nanoseconds(raw.ru_stime),
+            voluntary_switches: raw.ru_nvcsw as u64,
+            involuntary_switches: raw.ru_nivcsw as u64,
+            minor_faults: raw.ru_minflt as u64,
+            major_faults: raw.ru_majflt as u64,
+            read_from_device: raw.ru_inblock as u64 * BLOCK_BYTES,
+            peak_resident: raw.ru_maxrss as u64 * 1024,
+        }
+    }
+
     /// The difference from an earlier reading; the peak is the current one.
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -76,17 +90,7 @@ pub fn read_usage(scope: UsageScope) -> Usage {
         libc::getrusage(who, &raw mut raw);
         raw
     };
-    let nanoseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-    Usage {
-        user: nanoseconds(raw.ru_utime),
-        system: nanoseconds(raw.ru_stime),
-        voluntary_switches: raw.ru_nvcsw as u64,
-        involuntary_switches: raw.ru_nivcsw as u64,
-        minor_faults: raw.ru_minflt as u64,
-        major_faults: raw.ru_majflt as u64,
-        read_from_device: raw.ru_inblock as u64 * BLOCK_BYTES,
-        peak_resident: raw.ru_maxrss as u64 * 1024,
-    }
+    Usage::of_raw(&raw)
 }
 
 /// A kernel file that is read repeatedly without reopening, however long it becomes.

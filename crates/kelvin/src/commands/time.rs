@@ -17,7 +17,7 @@ use self::schedule::{TimedCommands, TimingLimits, run_commands};
 use self::timed_case::{Step, TimedCase, timed_cases};
 use crate::cli::{TimeArgs, TimeFormat};
 use crate::cli_error::{CliError, CmdResult, Context};
-use crate::command_runner::{CommandEnd, CommandSpec, CommandUsage, run_command};
+use crate::command_runner::{CommandEnd, CommandRunner, CommandSpec, CommandUsage};
 use crate::output::{self, Outlet};
 
 /// Seconds of each command, unless asked otherwise; and of all where a precision is asked for.
@@ -43,7 +43,13 @@ pub fn time(args: &TimeArgs) -> CmdResult {
     let outlets = find_outlets(args)?;
     kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
     let order = if args.setup.is_some() { RunOrder::Sequential } else { RunOrder::Interleaved };
-    let mut commands = Commands { cases: &cases, start, budget: args.budget, ignores_failures: args.ignore_failure };
+    let mut commands = Commands {
+        cases: &cases,
+        runner: CommandRunner::default(),
+        start,
+        budget: args.budget,
+        ignores_failures: args.ignore_failure,
+    };
     let limits = limits(args, cases.len());
     let shell_seconds = commands.shell_seconds()?;
     let runs = run_commands(&mut commands, order, &limits)?;
@@ -108,6 +114,7 @@ fn limits(args: &TimeArgs, commands: usize) -> TimingLimits {
 /// The commands of the user.
 struct Commands<'a> {
     cases: &'a [TimedCase],
+    runner: CommandRunner,
     start: Instant,
     budget: Option<Duration>,
     ignores_failures: bool,
@@ -116,12 +123,12 @@ struct Commands<'a> {
 impl Commands<'_> {
     /// Runs a command; one that fails is an error with this advice, unless there is none.
     fn run(
-        &self,
+        &mut self,
         spec: &CommandSpec,
         advice_on_failure: Option<&str>,
     ) -> Result<Result<(CommandUsage, Option<i32>), EarlyEnd>, CliError> {
         let remaining = self.budget.map(|budget| budget.saturating_sub(self.start.elapsed()));
-        match run_command(spec, remaining)? {
+        match self.runner.run(spec, remaining)? {
             CommandEnd::Ended { usage, exit_code, complaint } => {
                 match CommandEnd::failure(exit_code, &complaint).zip(advice_on_failure) {
                     Some((failure, advice)) => bail!("{failure}{advice}"),
@@ -143,15 +150,16 @@ impl Commands<'_> {
     }
 
     /// Runs a command besides those that are timed, if there is one.
-    fn run_besides(&self, option: &str, step: Option<&Step>) -> Result<Option<EarlyEnd>, CliError> {
+    fn run_besides(&mut self, option: &str, step: Option<&Step>) -> Result<Option<EarlyEnd>, CliError> {
         let Some(step) = step else { return Ok(None) };
         let result = self.run(&step.spec, Some("")).context(format_args!("{option} '{}'", step.text))?;
         Ok(result.err())
     }
 
     /// Seconds that a shell takes without a command.
-    fn shell_seconds(&self) -> Result<Option<f64>, CliError> {
-        let Some(shell) = &self.cases[0].shell else { return Ok(None) };
+    fn shell_seconds(&mut self) -> Result<Option<f64>, CliError> {
+        let cases = self.cases;
+        let Some(shell) = &cases[0].shell else { return Ok(None) };
         let spec = CommandSpec::of_shell(shell, "");
         let mut seconds = Vec::new();
         for _ in 0..SHELL_RUNS {
@@ -170,11 +178,13 @@ impl TimedCommands for Commands<'_> {
     }
 
     fn set_up(&mut self, command: usize) -> Result<Option<EarlyEnd>, CliError> {
-        self.run_besides("--setup", self.cases[command].setup.as_ref())
+        let cases = self.cases;
+        self.run_besides("--setup", cases[command].setup.as_ref())
     }
 
     fn run(&mut self, command: usize) -> Result<Result<CommandRun, EarlyEnd>, CliError> {
-        let case = &self.cases[command];
+        let cases = self.cases;
+        let case = &cases[command];
         if let Some(end) = self.run_besides("--prepare", case.prepare.as_ref())? {
             return Ok(Err(end));
         }
@@ -201,7 +211,8 @@ impl TimedCommands for Commands<'_> {
     }
 
     fn clean_up(&mut self, command: usize) -> Result<Option<EarlyEnd>, CliError> {
-        self.run_besides("--cleanup", self.cases[command].cleanup.as_ref())
+        let cases = self.cases;
+        self.run_besides("--cleanup", cases[command].cleanup.as_ref())
     }
 
     fn elapsed(&self) -> f64 {

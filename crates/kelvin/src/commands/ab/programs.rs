@@ -10,7 +10,7 @@ use kelvin_sys::clock::monotonic;
 
 use super::interleave::{Arms, InterleaveLimits};
 use crate::cli_error::{CliError, Context};
-use crate::command_runner::{CommandEnd, CommandSpec, CommandUsage, DEFAULT_SHELL, run_command};
+use crate::command_runner::{CommandEnd, CommandRunner, CommandSpec, CommandUsage, DEFAULT_SHELL};
 
 /// Two commands.
 pub struct ProgramArms {
@@ -20,6 +20,7 @@ pub struct ProgramArms {
     budget: Option<(Duration, Instant)>,
     /// Which of them has been run.
     has_run: [bool; 2],
+    runner: CommandRunner,
 }
 
 impl ProgramArms {
@@ -30,14 +31,20 @@ impl ProgramArms {
     pub fn new(commands: [&String; 2], limits: &InterleaveLimits) -> Result<Self, CliError> {
         kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
         let budget = limits.budget.map(|budget| (budget, limits.start + budget));
-        Ok(Self { commands: commands.map(Clone::clone), start: monotonic(), budget, has_run: [false; 2] })
+        Ok(Self {
+            commands: commands.map(Clone::clone),
+            start: monotonic(),
+            budget,
+            has_run: [false; 2],
+            runner: CommandRunner::default(),
+        })
     }
 
     /// Runs one of them.
-    fn run(&self, side: usize) -> Result<Result<CommandUsage, EarlyEnd>, CliError> {
+    fn run(&mut self, side: usize) -> Result<Result<CommandUsage, EarlyEnd>, CliError> {
         let spec = CommandSpec::of_shell(&[DEFAULT_SHELL.to_owned()], &self.commands[side]);
         let remaining = self.budget.map(|(_, deadline)| deadline.saturating_duration_since(Instant::now()));
-        match run_command(&spec, remaining)? {
+        match self.runner.run(&spec, remaining)? {
             CommandEnd::Interrupted => Ok(Err(EarlyEnd::Interrupted)),
             CommandEnd::Ended { usage, exit_code, complaint } => match CommandEnd::failure(exit_code, &complaint) {
                 None => Ok(Ok(usage)),
