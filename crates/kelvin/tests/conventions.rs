@@ -50,7 +50,7 @@ impl Surroundings {
 
     /// Commands that end by themselves with status 0, and need no home.
     fn commands(&self) -> Vec<Vec<&str>> {
-        let fixed: [&[&str]; 27] = [
+        let fixed: [&[&str]; 28] = [
             &[],
             &["--help"],
             &["--version"],
@@ -78,6 +78,7 @@ impl Surroundings {
             &["time", "true", "false || true", "-r", "2"],
             &["file", "read", "data"],
             &["digest", "data", "data"],
+            &["net", "-t", "200ms", "-i", "100ms"],
         ];
         let mut commands: Vec<Vec<&str>> = fixed.map(<[&str]>::to_vec).into();
         commands.push(vec!["load", &self.url, "-d", "100ms", "-c", "2"]);

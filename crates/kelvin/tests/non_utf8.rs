@@ -61,6 +61,8 @@ fn non_utf8_argument_never_panics() {
             let is_long_run = matches!(path.first().map(String::as_str), Some("run" | "study" | "selfcheck" | "watch"));
             let is_run = is_long_run || path.get(1).is_some_and(|name| name == "sweep");
             command.args(&path).args(is_run.then_some("--cpu=99999").filter(|_| option.as_deref() != Some("--cpu")));
+            // So would a test of throughput, over loopback; at this port there is no agent.
+            command.args((path == ["net"]).then_some("127.0.0.1:1"));
             command.args(&option).arg(non_utf8_arg(""));
             let output = wait_for_output(command.spawn().unwrap(), &[&format!("{path:?} {option:?}")]);
             let message = String::from_utf8_lossy(&output.stderr);

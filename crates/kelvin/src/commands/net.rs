@@ -5,6 +5,7 @@ mod limit;
 mod report;
 mod text;
 
+use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -112,10 +113,11 @@ fn measure(args: &NetArgs, mut client: AgentClient, host: Option<&str>, outlet: 
     let schedule = schedule(args);
     let agent = host.map(|_| DisplayAddr(client.agent_addr).to_string());
     install_handlers()?;
-    let mut recorder = IntervalRecorder::new(args, &spec, &schedule, outlet.is_streamed());
+    let lines = Lines { every: args.interval, is_streamed: outlet.is_streamed(), columns: outlet.columns() };
+    let mut recorder = IntervalRecorder::new(&spec, &schedule, lines);
     let title = title(&spec, host, agent.as_deref());
-    if recorder.is_streamed {
-        output::print(|out| recorder.write_head(&title, out))?;
+    if lines.is_streamed {
+        output::print(|out| write_head(&spec, &title, lines, out))?;
     }
     let outcome = client.measure_throughput(&spec, &schedule, &|| stop_signal().is_some(), &mut |before, sample| {
         recorder.record(before, sample)
@@ -124,7 +126,7 @@ fn measure(args: &NetArgs, mut client: AgentClient, host: Option<&str>, outlet: 
     if let Some(last) = &outcome.last {
         recorder.record_end(last);
     }
-    let IntervalRecorder { intervals, fault, is_streamed, .. } = recorder;
+    let IntervalRecorder { intervals, fault, .. } = recorder;
     fault.map_or(Ok(()), Err)?;
     let warm_up_looks = outcome.samples.iter().take_while(|sample| sample.due < schedule.warm_up).count();
     let test = MeasuredTest { spec: &spec, outcome: &outcome, warm_up_looks, host };
@@ -133,9 +135,9 @@ fn measure(args: &NetArgs, mut client: AgentClient, host: Option<&str>, outlet: 
     };
     let is_sound = report.is_sound();
     outlet.write(&report, |out| {
-        if !is_streamed {
-            writeln!(out, "{title}\n")?;
-            for line in report.intervals.iter().flat_map(text::interval_lines) {
+        if !lines.is_streamed {
+            write_head(&spec, &title, lines, out)?;
+            for line in report.intervals.iter().flat_map(|interval| text::interval_lines(interval, lines.columns)) {
                 writeln!(out, "{line}")?;
             }
         }
@@ -222,13 +224,31 @@ fn title(spec: &ThroughputSpec, host: Option<&str>, agent: Option<&str>) -> Stri
     )
 }
 
+/// How intervals are printed.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    /// From one line to the next; zero for none.
+    every: Duration,
+    /// Whether each is printed once it is measured.
+    is_streamed: bool,
+    columns: usize,
+}
+
+/// Writes what is measured, and the head of the lines of intervals.
+fn write_head(spec: &ThroughputSpec, title: &str, lines: Lines, out: &mut dyn Write) -> std::io::Result<()> {
+    output::write_wrapped(out, output::width(), "", title)?;
+    if lines.every.is_zero() {
+        return writeln!(out);
+    }
+    let has_directions = Direction::all(spec).len() > 1;
+    writeln!(out, "\n{}", text::interval_head(spec.transport, has_directions, lines.columns))
+}
+
 /// Makes an interval of the looks at a test, and prints its lines.
 struct IntervalRecorder<'a> {
     spec: &'a ThroughputSpec,
     schedule: &'a ThroughputSchedule,
-    /// From one line to the next; zero for none.
-    every: Duration,
-    is_streamed: bool,
+    lines: Lines,
     status: StatusLine,
     /// The end of the last interval.
     last: Option<ThroughputSample>,
@@ -238,31 +258,21 @@ struct IntervalRecorder<'a> {
 }
 
 impl<'a> IntervalRecorder<'a> {
-    fn new(args: &NetArgs, spec: &'a ThroughputSpec, schedule: &'a ThroughputSchedule, is_streamed: bool) -> Self {
-        let every = args.interval;
+    fn new(spec: &'a ThroughputSpec, schedule: &'a ThroughputSchedule, lines: Lines) -> Self {
         let status = StatusLine::new();
-        Self { spec, schedule, every, is_streamed, status, last: None, intervals: Vec::new(), fault: None }
-    }
-
-    fn write_head(&self, title: &str, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-        writeln!(out, "{title}")?;
-        if self.every.is_zero() {
-            return writeln!(out);
-        }
-        let has_directions = Direction::all(self.spec).len() > 1;
-        writeln!(out, "\n{}", text::interval_head(self.spec.transport, has_directions))
+        Self { spec, schedule, lines, status, last: None, intervals: Vec::new(), fault: None }
     }
 
     /// Sees a look at the test, and the one before it.
     fn record(&mut self, before: &ThroughputSample, sample: &ThroughputSample) {
-        if self.every.is_zero() {
+        if self.lines.every.is_zero() {
             return;
         }
         let last = self.last.get_or_insert_with(|| before.clone());
         let ThroughputSchedule { warm_up, time, .. } = *self.schedule;
         let is_end = time.is_some_and(|time| sample.due >= warm_up + time);
         // Parts of an interval do not add up to it exactly.
-        let is_whole = sample.due.saturating_sub(last.due) + Duration::from_micros(1) >= self.every;
+        let is_whole = sample.due.saturating_sub(last.due) + Duration::from_micros(1) >= self.lines.every;
         if is_end || is_whole || (sample.due == warm_up && !warm_up.is_zero()) {
             let flows = directed_flows(self.spec, |direction| direction.flow(last, sample));
             let start = last.due;
@@ -273,7 +283,7 @@ impl<'a> IntervalRecorder<'a> {
 
     /// The rest of a test that ends with its last byte.
     fn record_end(&mut self, last: &ThroughputSample) {
-        if self.spec.bytes.is_none() || self.every.is_zero() {
+        if self.spec.bytes.is_none() || self.lines.every.is_zero() {
             return;
         }
         let flows = directed_flows(self.spec, |direction| match &self.last {
@@ -288,8 +298,8 @@ impl<'a> IntervalRecorder<'a> {
     fn add(&mut self, start: Duration, end: Duration, flows: Vec<DirectedFlow>) {
         let warm_up = end <= self.schedule.warm_up;
         let interval = IntervalReport { start: start.as_secs_f64(), end: end.as_secs_f64(), warm_up, flows };
-        let lines = text::interval_lines(&interval);
-        if self.is_streamed {
+        let lines = text::interval_lines(&interval, self.lines.columns);
+        if self.lines.is_streamed {
             let printed = output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")));
             self.fault = self.fault.take().or(printed.err());
         } else {

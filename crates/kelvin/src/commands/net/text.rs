@@ -1,16 +1,17 @@
 //! The lines of a test of throughput: one of each interval, and what is said at the end.
 
 use kelvin_core::units;
-use kelvin_report::text::{pad_left, pad_right};
+use kelvin_report::text::{display_width, pad_left, pad_right};
 use kelvin_transfer::wire::message::Transport;
 
 use super::flow::Flow;
 use super::report::IntervalReport;
 
-/// Columns of the time, of a direction, and of the figures.
-const TIME_WIDTH: usize = 14;
-const DIRECTION_WIDTH: usize = 6;
-const COLUMN_WIDTH: usize = 13;
+/// Columns of the time, of a direction, of a rate, and of each other figure.
+const TIME_WIDTH: usize = 11;
+const DIRECTION_WIDTH: usize = 5;
+const RATE_WIDTH: usize = 13;
+const FIGURE_WIDTH: usize = 10;
 
 /// Bits per second, with four digits.
 pub(super) fn rate_text(bits: f64) -> String {
@@ -27,36 +28,38 @@ pub(super) fn rate_text(bits: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The head of the lines of intervals.
-pub(super) fn interval_head(transport: Transport, has_directions: bool) -> String {
-    let columns: &[&str] = match transport {
-        Transport::Tcp => &["arrived", "rate", "sent again", "round trip", "cwnd"],
-        Transport::Udp => &["arrived", "rate", "datagrams", "lost", "jitter"],
+/// The head of the lines of intervals, as far as columns have room.
+pub(super) fn interval_head(transport: Transport, has_directions: bool, columns: usize) -> String {
+    let figures = match transport {
+        Transport::Tcp => ["rate", "arrived", "resent", "RTT", "cwnd"],
+        Transport::Udp => ["rate", "arrived", "datagrams", "lost", "jitter"],
     };
-    line("time", has_directions.then_some(""), columns.iter().map(|column| (*column).to_owned()), "")
+    line("time", has_directions.then_some(""), figures.map(str::to_owned), "", columns)
 }
 
-/// The lines of an interval, one of each direction.
-pub(super) fn interval_lines(interval: &IntervalReport) -> Vec<String> {
+/// The lines of an interval, one of each direction, as far as columns have room.
+pub(super) fn interval_lines(interval: &IntervalReport, columns: usize) -> Vec<String> {
     let time = |seconds: f64| units::trimmed_decimal(seconds, 2);
     let time = format!("{}-{} s", time(interval.start), time(interval.end));
     let note = if interval.warm_up { "  warm-up" } else { "" };
     let has_directions = interval.flows.len() > 1;
     let flows = interval.flows.iter();
-    flows.map(|flow| line(&time, has_directions.then_some(flow.direction), cells(&flow.flow), note)).collect()
+    flows
+        .map(|flow| line(&time, has_directions.then_some(flow.direction), figures(&flow.flow), note, columns))
+        .collect()
 }
 
-fn cells(flow: &Flow) -> impl Iterator<Item = String> {
-    let mut cells = vec![units::decimal_bytes(flow.bytes as f64), rate_text(flow.bits_per_second)];
+fn figures(flow: &Flow) -> Vec<String> {
+    let mut figures = vec![rate_text(flow.bits_per_second), units::decimal_bytes(flow.bytes as f64)];
     if let Some(tcp) = &flow.tcp {
         let window = units::decimal_bytes(tcp.congestion_window as f64);
-        cells.extend([units::count(tcp.retransmits), units::seconds(tcp.round_trip), window]);
+        figures.extend([units::count(tcp.retransmits), units::seconds(tcp.round_trip), window]);
     }
     if let Some(datagrams) = &flow.datagrams {
         let lost = format!("{} %", lost_percent(datagrams.lost, datagrams.arrived + datagrams.lost));
-        cells.extend([units::count(datagrams.arrived), lost, units::seconds(datagrams.jitter)]);
+        figures.extend([units::count(datagrams.arrived), lost, units::seconds(datagrams.jitter)]);
     }
-    cells.into_iter()
+    figures
 }
 
 /// A share that was lost, in percent.
@@ -64,10 +67,24 @@ pub(super) fn lost_percent(lost: u64, of: u64) -> String {
     units::trimmed_decimal(100.0 * lost as f64 / of.max(1) as f64, 2)
 }
 
-fn line(time: &str, direction: Option<&str>, cells: impl Iterator<Item = String>, note: &str) -> String {
-    let direction = direction.map_or_else(String::new, |direction| pad_right(direction, DIRECTION_WIDTH));
-    let cells: String = cells.map(|cell| pad_left(&cell, COLUMN_WIDTH)).collect();
-    format!("{}{direction}{cells}{note}", pad_right(time, TIME_WIDTH))
+fn line(
+    time: &str,
+    direction: Option<&str>,
+    figures: impl IntoIterator<Item = String>,
+    note: &str,
+    columns: usize,
+) -> String {
+    let mut line = pad_right(time, TIME_WIDTH);
+    line += &direction.map_or_else(String::new, |direction| pad_right(direction, DIRECTION_WIDTH));
+    let widths = std::iter::once(RATE_WIDTH).chain(std::iter::repeat(FIGURE_WIDTH));
+    let cells = figures.into_iter().zip(widths).map(|(figure, width)| pad_left(&figure, width));
+    for part in cells.chain([note.to_owned()]) {
+        if display_width(&line) + display_width(&part) > columns {
+            break;
+        }
+        line += &part;
+    }
+    line
 }
 
 #[cfg(test)]
@@ -96,10 +113,11 @@ mod tests {
             .collect();
         let flows = flows.into_iter().zip(["to", "from"]).map(|(flow, direction)| DirectedFlow { direction, flow });
         let interval = IntervalReport { start: 0.0, end: 1.0, warm_up: true, flows: flows.collect() };
-        let lines = interval_lines(&interval);
-        assert_eq!(lines[0], "0-1 s         to             1 MB 8.000 Mbit/s  warm-up");
-        assert!(lines[1].starts_with("0-1 s         from ") && lines[1].contains("1.000 Mbit/s"), "{lines:?}");
-        let head = interval_head(Transport::Udp, false);
-        assert_eq!(head, "time                arrived         rate    datagrams         lost       jitter");
+        let lines = interval_lines(&interval, 80);
+        assert_eq!(lines[0], "0-1 s      to    8.000 Mbit/s      1 MB  warm-up");
+        assert!(lines[1].starts_with("0-1 s      from  1.000 Mbit/s "), "{lines:?}");
+        assert_eq!(interval_lines(&interval, 40)[0], "0-1 s      to    8.000 Mbit/s      1 MB");
+        let head = interval_head(Transport::Udp, false, 80);
+        assert_eq!(head, "time                rate   arrived datagrams      lost    jitter");
     }
 }
