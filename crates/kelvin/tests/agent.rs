@@ -485,7 +485,7 @@ fn agent_errors_precede_measurement() {
 /// What `kelvin net` prints with these options, and its status.
 fn net(options: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(KELVIN);
-    command.args(["net", "-t", "200ms"]).args(options).env("LC_ALL", "C.UTF-8");
+    command.arg("net").args(options).args((!options.contains(&"-t")).then_some("-t=200ms")).env("LC_ALL", "C.UTF-8");
     let output = command.output().unwrap();
     let [text, error] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     (output.status.code(), text, error)
@@ -523,6 +523,30 @@ fn throughput_is_measured_with_an_agent() {
     assert!(status == Some(2) && error.starts_with("kelvin: 127.0.0.1:1: ") && error.lines().count() == 1, "{error}");
     let (_, log) = agent.end("-INT");
     assert!(log.contains("tests TCP: 2 streams in, 2 out, 131072 B, 1 s"), "{log}");
+}
+
+/// A link that lets 100 Mbit/s through is found to be the limit, of a connection and of more datagrams than it carries.
+#[test]
+fn shaped_link_is_the_limit_of_throughput() {
+    let host = match NamespaceHost::with_rate("100mbit") {
+        Ok(host) => host,
+        Err(missing) => return missing.report_skip("a link to another host, which is a network namespace"),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let far = [NamespaceHost::FAR_ADDRESS, "--token-file", &token];
+    let _agent = ServerProcess::start_with(host.kelvin(), &["--listen", far[0], far[1], far[2]]);
+    for options in [&["-t", "600ms"][..], &["-u", "-b", "200M", "-l", "1400"]] {
+        let (status, text, error) = net(&[&far[..], options, &["-J"]].concat());
+        assert_eq!(status, Some(0), "{error}");
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let direction = &report["directions"][0];
+        let rate = direction["bits_per_second"].as_f64().unwrap();
+        assert!((1.0..125e6).contains(&rate), "{rate}");
+        assert_eq!(direction["limit"]["name"], "network", "{direction}");
+        let lost = direction["whole"]["datagrams"]["lost"].as_u64();
+        assert!(lost.is_none_or(|lost| lost > 0), "{direction}");
+    }
 }
 
 #[test]

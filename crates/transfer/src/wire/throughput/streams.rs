@@ -154,11 +154,10 @@ impl<'a> StreamGroup<'a> {
             let mut running = RunningStreams { group, meter: CpuUsageMeter::start(&group.threads), threads };
             let outcome = body(&mut running);
             group.stop();
-            let ends = running.threads.into_iter().map(ScopedJoinHandle::join);
-            let cpu = ends.fold([0; 2], |sum, end| {
-                let [user, system] = end.unwrap_or_default();
-                [sum[0] + user, sum[1] + system]
-            });
+            let panic_error = |_| Error::Thread(std::io::Error::other("a thread of a stream panicked"));
+            let ends = running.threads.into_iter().map(|thread| thread.join().map_err(panic_error));
+            let ends = ends.collect::<Result<Vec<[u64; 2]>>>()?;
+            let cpu = ends.iter().fold([0; 2], |sum, end| [sum[0] + end[0], sum[1] + end[1]]);
             let outcome = outcome?;
             lock(&group.fault).take().map_or(Ok((outcome, cpu)), Err)
         })
@@ -241,7 +240,7 @@ impl<'a> StreamGroup<'a> {
     fn send_datagrams(&self, stream: &Stream, socket: &UdpSocket) -> std::io::Result<()> {
         let mut datagram = self.content.as_slice()[..self.spec.message as usize].to_vec();
         let (mut turns, mut number) = (Turns::new(self), 0);
-        while turns.next_message().is_some() {
+        while let Some(length) = turns.next_message() {
             write_header(&mut datagram, number + 1, monotonic());
             match socket.send(&datagram) {
                 Ok(count) => {
@@ -249,8 +248,7 @@ impl<'a> StreamGroup<'a> {
                     stream.bytes.fetch_add(count as u64, Ordering::Relaxed);
                     stream.datagrams[0].store(number, Ordering::Relaxed);
                 }
-                // It was not sent.
-                Err(error) if may_repeat(&error) || error.raw_os_error() == Some(ENOBUFS) => {}
+                Err(error) if may_repeat(&error) || error.raw_os_error() == Some(ENOBUFS) => turns.take_back(length),
                 Err(error) => return Err(error),
             }
         }
@@ -410,6 +408,13 @@ impl<'a> Turns<'a> {
         let take = |left: u64| (left > 0).then(|| left.saturating_sub(message));
         let left = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
         Some(left.min(message) as usize)
+    }
+
+    /// A message of this many bytes was not sent.
+    fn take_back(&self, length: usize) {
+        if let Some(budget) = &self.group.budget {
+            budget.fetch_add(length as u64, Ordering::Relaxed);
+        }
     }
 }
 
