@@ -27,6 +27,7 @@ mod ordered_options;
 mod output_args;
 #[cfg(test)]
 mod pages;
+mod receiver_target;
 mod remote_shell;
 mod report;
 mod run_options;
@@ -72,6 +73,7 @@ pub use net::NetArgs;
 use one_of::{Word, one_of};
 use output_args::choose_format;
 pub use output_args::{AnswerArgs, OutputArgs};
+pub use receiver_target::ReceiverTarget;
 pub use remote_shell::{RemotePath, RemoteShellArgs, ShellCommand};
 pub use report::{ReportArgs, ReportFormat};
 pub use run_options::{Budget, RunOptions};

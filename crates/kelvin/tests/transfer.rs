@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
 use test_dir::{
-    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, is_met_within, names, run_in_namespace, stderr, stdout,
-    wait_for_output,
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, assert_success, is_met_within, names, run_in_namespace, stderr,
+    stdout, wait_for_output,
 };
 
 /// A receiver into the directory `in` of a test directory, which is killed if the test does not end it.
@@ -213,6 +213,19 @@ fn sender_without_secret_is_rejected() {
 }
 
 #[test]
+fn files_go_into_directory_below() {
+    let dir = TestDir::new();
+    dir.file("data", 10);
+    let receiver = TestReceiver::start(&dir, &LISTEN_LOOPBACK);
+    let into = |directory: &str| format!("{}:{directory}", receiver.address);
+    assert_success(&dir.run(&["send", "data", &into("store")]));
+    assert_success(&dir.run(&["send", "data", &into("store/2026/")]));
+    assert!(dir.path().join("in/store/data").exists() && dir.path().join("in/store/2026/data").exists());
+    let refused = dir.run(&["send", "data", &into("none/new")]);
+    assert_refused(&refused, &["the receiver says: cannot open the directory none: No such file"]);
+}
+
+#[test]
 fn send_usage_error_sends_nothing() {
     let dir = TestDir::new();
     dir.file("data", 10);
@@ -243,8 +256,8 @@ fn send_usage_error_sends_nothing() {
         (&["send", "pipe", to], "pipe is a pipe, and no regular file"),
         (&["send", "/dev/null", to], "/dev/null is a character device"),
         (&["send", "data", "other/data", to], "data and other/data would arrive under one name"),
-        (&["send", "data", ":"], "give HOST or HOST:PORT"),
-        (&["send", "data", "127.0.0.1:x"], "give HOST or HOST:PORT"),
+        (&["send", "data", ":"], "give HOST, HOST:PORT or HOST:DIRECTORY"),
+        (&["send", "data", "127.0.0.1:../x"], "127.0.0.1:../x: a directory is below the receiver's"),
         (&["send", "data", &closed_address], "cannot connect to the receiver: Connection refused"),
         (&["send", "data", to, "--token-file", "none"], "--token-file: none: No such file"),
         (&["send", "data", to, "--overwrite"], "--overwrite"),

@@ -231,7 +231,7 @@ fn remote_shell_usage_errors_are_refused() {
         (&["-e", "sh", "data", "far:", "--streams", "2"], "--streams"),
         (&["-e", "sh", "none", "far:"], "cannot find none"),
         (&["data", "far:", "--remote-program", "x"], "--rsh <COMMAND>"),
-        (&["data", "far:in"], "give HOST or HOST:PORT"),
+        (&["data", "me@far:in"], "me@far:in: a user is for a remote shell: give -e ssh with it"),
     ];
     for (arguments, words) in cases {
         assert_refused(&host.dir.run(&[&["send"], *arguments].concat()), &[words]);

@@ -13,6 +13,7 @@ use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
 use kelvin_sys::poll::{wait_readable, wait_writable};
 use kelvin_sys::stop_signals;
 
+use crate::file_name::FileName;
 use crate::offer_policy::{Destination, OfferPolicy};
 use crate::pipe_stream::retry_when_ready;
 use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL};
@@ -92,13 +93,19 @@ fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
 /// Connects the sender's device to the first of these addresses that answers, and shakes hands.
 ///
 /// # Errors
-/// As [`Sender::connect`]; no device.
-pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Sender<DeviceStream>> {
+/// As [`Sender::connect_into`]; no device.
+pub fn connect(
+    addresses: &[SocketAddr],
+    secret: &Secret,
+    (options, directory): (SenderOptions, &[FileName]),
+) -> Result<Sender<DeviceStream>> {
     let start = Instant::now();
     check_secret(addresses, secret)?;
     let socket = open(KmodDevice::Sender)?;
     connect_first(addresses, send::CONNECT_STEP, |address| connect_to(&socket, address))?;
-    Sender::from_channel(send::shake_hands(DeviceStream::new(&socket), secret)?, (options, start))
+    let mut channel = send::shake_hands(DeviceStream::new(&socket), secret)?;
+    send::enter(&mut channel, directory)?;
+    Sender::from_channel(channel, (options, start))
 }
 
 fn connect_to(socket: &KernelSocket, address: SocketAddr) -> io::Result<()> {

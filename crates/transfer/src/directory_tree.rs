@@ -36,6 +36,9 @@ const MAX_DEPTH: u16 = 2048;
 /// directory of its owner alone the sticky bit changes nothing, and hardly anybody sets it; no sender can ([`PERMISSION_BITS`]).
 const UNFINISHED_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
 
+/// How a directory is opened in which files are found: by its name alone.
+const ENTER_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
 /// A directory that was offered.
 #[derive(Debug)]
 struct OfferedDirectory {
@@ -61,6 +64,8 @@ struct OfferedDirectory {
 pub struct DirectoryTree {
     /// The directory that is served.
     pub(crate) root: Arc<OpenDirectory>,
+    /// The way to it from the one that the receiver serves.
+    root_path: PathBuf,
     root_has_new_names: bool,
     offered: Vec<OfferedDirectory>,
     /// Bytes of their names.
@@ -75,7 +80,51 @@ impl DirectoryTree {
     /// With none but the one that is served.
     pub fn new(root: Arc<OpenDirectory>) -> Self {
         let (offered, open, staging) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        Self { root, root_has_new_names: false, offered, name_bytes: 0, open, staging, last_path: RefCell::default() }
+        let (root_path, last_path) = (PathBuf::new(), RefCell::default());
+        Self { root, root_path, root_has_new_names: false, offered, name_bytes: 0, open, staging, last_path }
+    }
+
+    /// Goes down to a directory below the one that is served, before anything is offered: name by name, and no link is followed. It is made
+    /// if only it is missing, unless nothing is to be written. Returns whether it is there.
+    ///
+    /// # Errors
+    /// Those of making and opening it; a name of what this program has not finished.
+    pub(crate) fn enter(&mut self, names: &[FileName], (is_dry, sync): (bool, bool)) -> Result<bool> {
+        let mut directory = Arc::clone(&self.root.directory);
+        for (index, name) in names.iter().enumerate() {
+            self.root_path.push(name.as_os_str());
+            if is_reserved_name(name) {
+                return Err(Error::ReservedName(self.root_path.clone()));
+            }
+            let open = || rustix::fs::openat(&*directory, name.as_os_str(), ENTER_FLAGS, Mode::empty());
+            let opened = match open() {
+                Err(Errno::NOENT) if index + 1 == names.len() => {
+                    if is_dry {
+                        return Ok(false);
+                    }
+                    self.make_entered(&directory, name, sync)?;
+                    open()
+                }
+                opened => opened,
+            };
+            let opened =
+                opened.map_err(|error| FileError::call("open the directory", &self.root_path, error.into()))?;
+            directory = Arc::new(opened.into());
+        }
+        let directory = directory.try_clone().map_err(Error::call("open the directory"))?;
+        self.root = OpenDirectory::new_swept(directory);
+        Ok(true)
+    }
+
+    /// Makes a directory that is entered, as mkdir does. Another sender may make it at the same time.
+    fn make_entered(&self, parent: &File, name: &FileName, sync: bool) -> Result<()> {
+        let call_error = |error| FileError::call("make the directory", &self.root_path, error);
+        match rustix::fs::mkdirat(parent, name.as_os_str(), Mode::from_raw_mode(PERMISSION_BITS)) {
+            Err(error) if error != Errno::EXIST => return Err(call_error(error.into()).into()),
+            _ => {}
+        }
+        let flushed = if sync { reopen(parent).and_then(|parent| flush_directory(&parent)) } else { Ok(()) };
+        Ok(flushed.map_err(call_error)?)
     }
 
     /// How many directories were offered.
@@ -195,14 +244,13 @@ impl DirectoryTree {
     fn open_by_path(&self, number: u32) -> Result<File> {
         let names: Vec<&FileName> = self.names_upwards(number).collect();
         let mut last: Option<File> = None;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         for name in names.iter().rev() {
             // It was refused, and something else may be there.
             if is_reserved_name(name) {
                 return Err(Error::ReservedName(self.path_of(number)));
             }
             let parent = last.as_ref().unwrap_or(&self.root.directory);
-            let opened = rustix::fs::openat(parent, name.as_os_str(), flags, Mode::empty());
+            let opened = rustix::fs::openat(parent, name.as_os_str(), ENTER_FLAGS, Mode::empty());
             let opened = opened.map_err(|error| self.call_error("open the directory", number, error.into()))?;
             last = Some(opened.into());
         }
@@ -245,7 +293,8 @@ impl DirectoryTree {
     /// Where a directory is, from the one that is served.
     pub(crate) fn path_of(&self, number: u32) -> PathBuf {
         let names: Vec<&OsStr> = self.names_upwards(number).map(FileName::as_os_str).collect();
-        names.iter().rev().collect()
+        let relative_path: PathBuf = names.iter().rev().collect();
+        self.root_path.join(relative_path)
     }
 
     /// The names on the way from a directory up to the one that is served; none where it was not offered.

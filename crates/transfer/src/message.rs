@@ -98,6 +98,8 @@ pub enum SenderMessage {
         /// Whether no more follow.
         is_all: bool,
     },
+    /// The first word of a sender whose files go into a directory below the receiver's: the names on the way there. Then it begins.
+    Enter(Vec<FileName>),
     /// A file that is there in an older state: which of its blocks are there?
     QueryBlocks(EntryNumber),
     /// Like `Batch`, of which all content is in one frame of zstd.

@@ -18,6 +18,7 @@ use crate::blocks::BLOCK_BYTES;
 use crate::datapath::ReceiveSetup;
 use crate::directory_tree::{DirectoryTree, is_reserved_name, part_name};
 use crate::extraneous::OfferedNames;
+use crate::file_name::FileName;
 use crate::incoming_file::{IncomingFile, PlacedFiles, Sink, SpaceReservation};
 use crate::links::{self, LinkedFiles};
 use crate::message::{EntryDecision, EntryKind, EntryNumber, FileEntry, Mtime, SessionSettings};
@@ -107,6 +108,27 @@ impl OfferPolicy {
             offered_names: None,
             linked_files: LinkedFiles::default(),
         })
+    }
+
+    /// Has files go into a directory below the one that is served, which is made if only it is missing. In a dry run nothing is made, and
+    /// all that is offered would come into it.
+    ///
+    /// # Errors
+    /// A path that leads elsewhere, or to no directory; those of making it.
+    pub(crate) fn enter(&mut self, names: &[FileName], settings: &SessionSettings) -> Result<()> {
+        match &mut self.destination {
+            _ if names.is_empty() => {}
+            SessionDestination::Directory(tree) => {
+                if !tree.enter(names, (settings.dry_run, settings.sync))? {
+                    self.destination = SessionDestination::Nothing;
+                }
+            }
+            SessionDestination::Output(..) => {
+                return Err(Error::Refused("what arrives goes to its standard output, where no directory is".into()));
+            }
+            SessionDestination::Nothing => {}
+        }
+        Ok(())
     }
 
     /// That a sender asks for nothing that it may not; what was not offered is remembered, if that is to be deleted.

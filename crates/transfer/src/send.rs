@@ -19,6 +19,7 @@ use kelvin_sys::net::socket_queues;
 use crate::blocks::BlockLayout;
 use crate::compression::{CompressionLevel, PieceCompressor, SharedTotals};
 use crate::datapath::{SendMethod, SendSetup};
+use crate::file_name::FileName;
 use crate::message::{
     ConnectionLifetime, EntryNumber, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict,
 };
@@ -112,16 +113,30 @@ pub struct Sender<S = TcpStream> {
 }
 
 impl Sender {
-    /// Connects to the first of these addresses that answers, and shakes hands.
+    /// As `connect_into`, for files that go into the receiver's directory itself.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Self> {
+        Self::connect_into(addresses, secret, (options, &[]))
+    }
+
+    /// Connects to the first of these addresses that answers, and shakes hands. Files go into a directory below the receiver's, to which
+    /// these names lead.
     ///
     /// # Errors
     /// No answer; another host without a secret; a receiver of another version or secret, or without a place.
-    pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Self> {
+    pub fn connect_into(
+        addresses: &[SocketAddr],
+        secret: &Secret,
+        (options, directory): (SenderOptions, &[FileName]),
+    ) -> Result<Self> {
         let start = Instant::now();
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(Error::call("set up the connection"))?;
-        let channel = shake_hands(stream, secret)?;
+        let mut channel = shake_hands(stream, secret)?;
+        enter(&mut channel, directory)?;
         let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
         let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning, ..options }, start))?;
         let SessionSettings { streams, connection, .. } = options.settings;
@@ -132,6 +147,11 @@ impl Sender {
         }
         Ok(sender)
     }
+}
+
+/// Has files go into a directory below the receiver's, if these names lead to one.
+pub(crate) fn enter<S: TransferStream>(channel: &mut SecureChannel<S>, directory: &[FileName]) -> Result<()> {
+    if directory.is_empty() { Ok(()) } else { channel.queue(&SenderMessage::Enter(directory.to_vec())) }
 }
 
 /// A channel over a new connection.

@@ -208,13 +208,18 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     }
 
     fn run(&mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
-        let SenderMessage::Begin(settings) = first? else { return Err(Error::ProtocolViolation("it does not begin")) };
+        let (directory, first) = match first? {
+            SenderMessage::Enter(names) => (names, self.channels.first.receive()?),
+            first => (Vec::new(), first),
+        };
+        let SenderMessage::Begin(settings) = first else { return Err(Error::ProtocolViolation("it does not begin")) };
         self.settings = settings;
         self.channels.first.plain = settings.plain;
         let is_plain = settings.plain && settings.streams == 1 && !settings.compressed;
         self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
         let check =
             self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
+        let check = check.and_then(|()| self.policy.enter(&directory, &settings));
         let check = check.and_then(|()| self.policy.check_total_space(&settings));
         let check = check.and_then(|()| self.policy.check_leave(&settings));
         self.send_refusal(check)?;

@@ -5,6 +5,7 @@ mod changed_files;
 mod channel;
 mod compression;
 mod deletion;
+mod entered_directory;
 mod fuzz;
 mod hard_links;
 mod hostile_receiver;

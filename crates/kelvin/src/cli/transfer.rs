@@ -17,6 +17,7 @@ use kelvin_transfer::offer_policy::SenderLeave;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
 use super::filter::FilterArgs;
+use super::receiver_target::ReceiverTarget;
 use super::remote_shell::{RemotePath, RemoteShellArgs};
 use super::{AnswerArgs, Word, nonempty_value, one_of};
 use crate::cli_error::{CliError, Context};
@@ -38,8 +39,8 @@ const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
 #[command(group = ArgGroup::new("tree").args(["recursive", "files_from"]).multiple(true))]
 pub struct SendArgs {
     /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
-    /// host that runs `kelvin receive`, with :PORT unless it is 27315; with -e HOST:DIRECTORY
-    #[arg(value_name = "FILE> <HOST[:PORT]", required = true, value_parser = nonempty_value())]
+    /// host that runs `kelvin receive`, with :PORT unless it is 27315, and :DIRECTORY for one below the receiver's; with -e HOST:DIRECTORY
+    #[arg(value_name = "FILE> <HOST[:PORT][:DIRECTORY]", required = true, value_parser = nonempty_value())]
     operands: Vec<OsString>,
     #[command(flatten)]
     pub remote_shell: RemoteShellArgs,
@@ -136,7 +137,7 @@ impl SendArgs {
     /// What is to be sent, and where.
     ///
     /// # Errors
-    /// Too few operands; a host that is no text; with a remote shell no remote end, or two.
+    /// Too few operands; a host that is none; with a remote shell no remote end, or two.
     pub fn route(&self) -> Result<SendRoute<'_>, CliError> {
         if self.remote_shell.stdio {
             return Ok(SendRoute::StandardOutput(self.operands.iter().map(PathBuf::from).collect()));
@@ -144,7 +145,9 @@ impl SendArgs {
         let has_shell = self.remote_shell.rsh.is_some();
         let usage_error = || match has_shell {
             true => CliError::msg("send -e needs FILE... HOST:DIRECTORY, or HOST:FILE... DIRECTORY"),
-            false => CliError::msg("send needs FILE... HOST[:PORT]: at least one file, and the host after it"),
+            false => {
+                CliError::msg("send needs FILE... HOST[:PORT][:DIRECTORY]: at least one file, and the host after it")
+            }
         };
         let (last, first) =
             self.operands.split_last().filter(|(_, first)| !first.is_empty()).ok_or_else(usage_error)?;
@@ -153,8 +156,7 @@ impl SendArgs {
             bail!("--overwrite: the receiver decides that, by its own --overwrite, unless -e starts it");
         }
         if !has_shell {
-            let host = last.to_str().ok_or_else(|| CliError::new(last.display(), "give HOST or HOST:PORT"))?;
-            return Ok(SendRoute::Network(files(), host));
+            return Ok(SendRoute::Network(files(), ReceiverTarget::parse(last).context(last.display())?));
         }
         let remote: Vec<RemotePath> = first.iter().filter_map(|operand| RemotePath::parse(operand)).collect();
         match (RemotePath::parse(last), remote.first()) {
@@ -185,7 +187,7 @@ impl SendArgs {
 #[derive(Debug)]
 pub enum SendRoute<'a> {
     /// To a host that runs `kelvin receive`.
-    Network(Vec<PathBuf>, &'a str),
+    Network(Vec<PathBuf>, ReceiverTarget),
     /// Through a remote shell.
     ToRemote(Vec<PathBuf>, RemotePath),
     /// From there, files of one host, into a directory here.

@@ -27,7 +27,7 @@ use serde::Serialize;
 use self::chosen_files::{listed_paths, path_filter};
 use self::remote_shell::RemoteShell;
 use crate::answer::AnswerOutlet;
-use crate::cli::{AutoOr, RemotePath, SendArgs, SendRoute};
+use crate::cli::{AutoOr, ReceiverTarget, RemotePath, SendArgs, SendRoute};
 use crate::cli_error::{CliError, CmdResult, Context};
 use crate::output;
 use crate::peer_agent::read_secret;
@@ -36,14 +36,15 @@ use crate::progress::StatusLine;
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> CmdResult {
     match args.route()? {
-        SendRoute::Network(files, host) => send_to_host(args, &files, host),
+        SendRoute::Network(files, target) => send_to_host(args, &files, &target),
         SendRoute::ToRemote(files, target) => send_to_remote(args, &files, &target),
         SendRoute::FromRemote(sources, directory) => fetch::fetch(args, &sources, directory),
         SendRoute::StandardOutput(files) => send_to_standard_output(args, &files),
     }
 }
 
-fn send_to_host(args: &SendArgs, files: &[PathBuf], host: &str) -> CmdResult {
+fn send_to_host(args: &SendArgs, files: &[PathBuf], target: &ReceiverTarget) -> CmdResult {
+    let ReceiverTarget { host, directory } = target;
     let outlet = AnswerOutlet::find(&args.answer)?;
     let secret = read_secret(args.token_file.as_deref())?;
     let method = args.setup()?;
@@ -52,9 +53,9 @@ fn send_to_host(args: &SendArgs, files: &[PathBuf], host: &str) -> CmdResult {
     kelvin_sys::stop_signals::install_handlers()?;
     let options = send_settings(args, method, &collection);
     let outcome = if args.device {
-        send_all(device::connect(&addresses, &secret, options), host, collection)?
+        send_all(device::connect(&addresses, &secret, (options, directory)), host, collection)?
     } else {
-        send_all(Sender::connect(&addresses, &secret, options), host, collection)?
+        send_all(Sender::connect_into(&addresses, &secret, (options, directory)), host, collection)?
     };
     report_outcome(args, outlet, host, outcome)
 }

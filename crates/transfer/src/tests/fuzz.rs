@@ -105,6 +105,7 @@ fn sender_messages() -> Vec<SenderMessage> {
         ]),
         SenderMessage::ValidBlocks { file, blocks: vec![0b101, 1] },
         SenderMessage::QueryBlocks(file),
+        SenderMessage::Enter(vec![b"store".to_vec().try_into().unwrap(); 2]),
         SenderMessage::Batch { files: vec![WholeFile { file, bytes: 5 }; 2], digest },
         SenderMessage::Block(piece(file, 1 << 22, 1 << 22)),
         SenderMessage::Hole(piece(file, 0, 1 << 22)),
@@ -203,6 +204,10 @@ fn any_sender_message_parses_bounded() {
             assert!(entry.acls.len() <= 2 && entry.acl_bytes() <= crate::message::MAX_ATTRIBUTE_BYTES);
         }),
         SenderMessage::Abandoned { why, .. } => assert_bounded(&why),
+        SenderMessage::Enter(names) => names.iter().for_each(|name| {
+            let name = name.as_os_str();
+            assert!(!name.is_empty() && Path::new(name).file_name() == Some(name), "{name:?}");
+        }),
         _ => {}
     });
     assert!((1000..case_count(SENDER_MESSAGE_CASES) - 1000).contains(&read), "{read}");
