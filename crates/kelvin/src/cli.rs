@@ -30,6 +30,7 @@ mod pages;
 mod receiver_target;
 mod remote_shell;
 mod report;
+mod rsync_options;
 mod run_options;
 mod runs;
 mod serve;

@@ -117,7 +117,7 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["run", "net.peer", "-c", "localhost", "-t", "10"], "-t: give --budget TIME"),
     (&["run", "net.peer", "-c", "localhost", "-P", "4"], "kelvin net HOST"),
     (&["agent", "-p", "5201"], "give --listen ADDRESS:PORT"),
-    (&["send", "-a", "x", "localhost"], "give -r --links"),
+    (&["send", "-c", "x", "localhost"], "leave --update out"),
     (&["ab", "-n", "10"], "kelvin load sends requests"),
     (&["run", "--compare-with", "cray-1"], "cray-1"),
     (&["run", "--store"], "--store"),

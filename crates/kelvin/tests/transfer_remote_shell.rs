@@ -361,6 +361,35 @@ fn hard_links_go_both_ways() {
     assert!(!are_one(&host.far("separate/tree")));
 }
 
+#[test]
+fn options_of_rsync_do_the_same_work() {
+    let host = FarHost::new("");
+    let tree = host.dir.path().join("tree");
+    write_files(&tree, &["a", "sub/b"]);
+    host.dir.file("tree/large", 3000);
+    symlink("a", tree.join("link")).unwrap();
+    let planned = host.send(&["-ain", "--max-size=2k", "tree", "far:in"]);
+    assert_success(&planned);
+    assert_eq!(stdout(&planned), "would send tree/a\nwould send tree/sub/b\n");
+    let sent = host.send(&["-avz", "-P", "--stats", "--bwlimit=100m", "--max-size=2k", "tree", "far:in"]);
+    assert_success(&sent);
+    assert!(stdout(&sent).starts_with("sent tree/a\nsent tree/sub/b\nmoved 2 files, "), "{}", stdout(&sent));
+    assert_eq!(paths_below(&host.far("in")), ["tree", "tree/a", "tree/link", "tree/sub", "tree/sub/b"]);
+    let quiet = host.send(&["-aq", "tree", "far:in"]);
+    assert_success(&quiet);
+    assert_eq!((stdout(&quiet), stderr(&quiet), host.far("in/tree/large").exists()), ("", "", true));
+    // The same from there to here, where the other end is told.
+    fs::write(host.far("in/tree/a"), "changed").unwrap();
+    write_files(&host.dir.path().join("here/tree"), &["a"]);
+    let options = ["-avL", "--ignore-existing", "--min-size=1", "--max-size=2k", "far:in/tree", "here"];
+    let fetched = host.send(&options);
+    assert_success(&fetched);
+    assert!(stdout(&fetched).starts_with("received tree/link\nreceived tree/sub/b\n"), "{}", stdout(&fetched));
+    assert_ne!(fs::read_to_string(host.dir.path().join("here/tree/a")).unwrap(), "changed");
+    assert!(host.dir.path().join("here/tree/link").symlink_metadata().unwrap().is_file());
+    assert_eq!(stdout(&host.send(&["-aq", "far:in/tree", "quiet"])), "");
+}
+
 /// An access control list (linux/posix_acl_xattr.h) with one more user, who may read.
 const ACL: [(u16, u16, u32); 5] =
     [(1, 6, u32::MAX), (2, 4, 4711), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];

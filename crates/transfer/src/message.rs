@@ -145,6 +145,8 @@ pub struct SessionSettings {
     pub sync: bool,
     /// Whether files of the same size and time of modification are left as they are.
     pub update: bool,
+    /// Whether what is there already is left as it is, whatever it is.
+    pub ignore_existing: bool,
     /// Whether nothing is to be written.
     pub dry_run: bool,
     /// Whether what is in directories and was not offered is to be deleted.
@@ -170,6 +172,7 @@ impl SessionSettings {
         verify: true,
         sync: false,
         update: false,
+        ignore_existing: false,
         dry_run: false,
         delete: false,
         acls: false,

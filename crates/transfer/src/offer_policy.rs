@@ -231,6 +231,11 @@ impl OfferPolicy {
         settings: &SessionSettings,
         may_resume: bool,
     ) -> Result<Decision> {
+        let may_be_left =
+            settings.ignore_existing && entry.kind != EntryKind::Directory && !is_reserved_name(&entry.name);
+        if may_be_left && self.exists(entry)? {
+            return Ok((EntryDecision::Unchanged, None));
+        }
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
         let overwrite = self.placed_files.is_some();
         let decision = match (&mut self.destination, &entry.kind) {
@@ -263,6 +268,17 @@ impl OfferPolicy {
             (SessionDestination::Directory(_), _) => return self.decide_file(entry, settings, may_resume),
         };
         Ok((decision, None))
+    }
+
+    /// Whether anything has the name of an entry.
+    fn exists(&mut self, entry: &FileEntry) -> Result<bool> {
+        let Some(tree) = self.tree().filter(|tree| !tree.is_new(entry.parent)) else { return Ok(false) };
+        let directory = match tree.open_directory(entry.parent) {
+            // Why it cannot be opened is found where it must be; in a dry run it need not be there.
+            Err(Error::File(_)) => return Ok(false),
+            directory => directory?,
+        };
+        Ok(rustix::fs::statat(&*directory.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
     fn decide_file(&mut self, entry: &FileEntry, settings: &SessionSettings, may_resume: bool) -> Result<Decision> {

@@ -1,4 +1,4 @@
-//! Which of what is found is sent: patterns in the order in which they were given, of which the first that fits decides.
+//! Which of what is found is sent: patterns in the order in which they were given, of which the first that fits decides, and sizes.
 //!
 //! They are those of rsync: a pattern is compared with the end of the path under which a file arrives, or with all of it if it begins with
 //! a slash. What no pattern fits is sent, and nothing below a directory that is excluded is looked at.
@@ -34,9 +34,21 @@ struct FilterRule {
 #[derive(Clone, Debug, Default)]
 pub struct PathFilter {
     rules: Vec<FilterRule>,
+    min_bytes: Option<u64>,
+    max_bytes: Option<u64>,
 }
 
 impl PathFilter {
+    /// Sends no files of fewer or more bytes than these.
+    pub fn limit_size(&mut self, min_bytes: Option<u64>, max_bytes: Option<u64>) {
+        (self.min_bytes, self.max_bytes) = (min_bytes, max_bytes);
+    }
+
+    /// Whether files of this size are not sent.
+    pub fn excludes_size(&self, bytes: u64) -> bool {
+        self.min_bytes.is_some_and(|min| bytes < min) || self.max_bytes.is_some_and(|max| bytes > max)
+    }
+
     /// Adds a pattern behind all others.
     ///
     /// # Errors

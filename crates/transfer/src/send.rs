@@ -73,6 +73,8 @@ pub struct SenderOptions {
     pub limit: Option<u64>,
     /// Files and directories that are deleted at most: if there are more, none is.
     pub max_delete: Option<u64>,
+    /// Whether the paths of all that was moved are kept.
+    pub lists_moved: bool,
     /// How the bytes of files are compressed, if they are.
     pub compression: Option<CompressionLevel>,
     /// By what the bytes of large files go that are not encrypted; what is fastest, where nothing is asked for.
@@ -86,6 +88,8 @@ pub struct SenderOptions {
 pub struct SendResult {
     /// What was moved, how fast, and what limited it.
     pub summary: TransferSummary,
+    /// What was moved, hard links included, if that was asked for.
+    pub moved_paths: Vec<PathBuf>,
     /// What was not moved.
     pub unsent: Vec<UnsentFile>,
     /// Files that were there already, and unchanged.
@@ -261,6 +265,7 @@ struct SendSession<'a, S> {
     /// Bytes that need not be sent any more.
     settled_bytes: u64,
     moved: MovedFiles,
+    moved_paths: Vec<PathBuf>,
     unsent: Vec<UnsentFile>,
     unchanged: u64,
     opener: SourceOpener,
@@ -302,6 +307,7 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
             compression_totals,
             settled_bytes: 0,
             moved: MovedFiles::default(),
+            moved_paths: Vec::new(),
             unsent: Vec::new(),
             unchanged: 0,
             opener: SourceOpener::default(),
@@ -376,7 +382,10 @@ impl<'a, S: TransferStream> SendSession<'a, S> {
         // It may have failed on both sides at once.
         let Some(amount) = self.unacked.remove(&number) else { return Ok(()) };
         match why {
-            None => self.moved.add(&source.entry, &amount),
+            None => {
+                self.moved.add(&source.entry, &amount);
+                self.moved_paths.extend(self.options.lists_moved.then(|| source.display_path().to_owned()));
+            }
             Some(RefusalReason(why)) => {
                 self.refused_file = Some(number);
                 self.resume_infos.remove(&number);

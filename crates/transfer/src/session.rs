@@ -329,7 +329,8 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 _ => false,
             };
             self.policy.record_offered(&entry, is_present)?;
-            if decision == EntryDecision::Unchanged {
+            // What is there whatever it is gets no further names.
+            if decision == EntryDecision::Unchanged && !self.settings.ignore_existing {
                 self.policy.record_present(number, &entry)?;
             }
             if first.is_some() && is_present && decision == EntryDecision::Made {

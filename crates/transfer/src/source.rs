@@ -42,6 +42,8 @@ pub struct PreserveOptions {
     pub recursive: bool,
     /// Symbolic links, as links.
     pub links: bool,
+    /// What symbolic links lead to, instead of them.
+    pub copy_links: bool,
     /// Further names of a file, as hard links.
     pub hard_links: bool,
     /// Users and groups.
@@ -86,8 +88,8 @@ pub struct SourceEntry {
     pub entry: FileEntry,
     /// Device and inode: what is opened later must be the same file.
     identity: (u64, u64),
-    /// Whether a link in its place would be followed: only one that the user named.
-    is_named: bool,
+    /// Whether a link in its place would be followed: one that the user named, or where all are followed.
+    is_followed: bool,
     /// Whether it has fewer blocks than bytes.
     pub has_holes: bool,
 }
@@ -132,7 +134,7 @@ impl SourceEntry {
 
     /// Like `open`, by a path from a directory.
     fn open_at(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<File> {
-        let flags = if self.is_named { OPEN_FLAGS } else { OPEN_FLAGS | OFlags::NOFOLLOW };
+        let flags = if self.is_followed { OPEN_FLAGS } else { OPEN_FLAGS | OFlags::NOFOLLOW };
         let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
         Ok(opened.map_err(|error| FileError::call("open", &self.path, error.into()))?.into())
     }
@@ -227,6 +229,8 @@ struct DirectoryLevel {
     names: std::vec::IntoIter<OsString>,
     /// Its number.
     number: u32,
+    /// Where links are followed: device and inode of the directory, and of those that led to it.
+    way: Vec<(u64, u64)>,
 }
 
 impl DirectoryLevel {
@@ -254,12 +258,13 @@ impl DirectoryLevel {
             directory: Some(directory),
             names: names.into_iter(),
             number: 0,
+            way: Vec::new(),
         })
     }
 
     /// A directory of which nothing is sent but what is named elsewhere.
     fn unread(path: PathBuf, arrival_path: PathBuf, number: u32) -> Self {
-        Self { path, arrival_path, directory: None, names: Vec::new().into_iter(), number }
+        Self { path, arrival_path, directory: None, names: Vec::new().into_iter(), number, way: Vec::new() }
     }
 
     /// What a call for something in it takes: a directory, and a path from there.
@@ -458,7 +463,7 @@ impl SourceList {
             has_links: false,
             acls: Vec::new(),
         };
-        let source = SourceEntry { path: PathBuf::new(), entry, identity: (0, 0), is_named: true, has_holes: false };
+        let source = SourceEntry { path: PathBuf::new(), entry, identity: (0, 0), is_followed: true, has_holes: false };
         Ok(Self { sources: vec![Arc::new(source)], ..Self::default() })
     }
 
@@ -474,7 +479,7 @@ impl SourceList {
         let resolved = if kind == FileType::Directory { fs::canonicalize(path) } else { Ok(path.to_owned()) };
         let name = resolved.and_then(|resolved| FileName::from_path(&resolved).map_err(invalid_input));
         let name = name.map_err(|source| FileError::call("send", path, source))?;
-        if self.filter.excludes(Path::new(name.as_os_str()), kind == FileType::Directory) {
+        if self.is_excluded(Path::new(name.as_os_str()), &stat) {
             return Ok(());
         }
         if kind == FileType::Directory {
@@ -484,6 +489,7 @@ impl SourceList {
             let arrival_path = PathBuf::from(name.as_os_str());
             let mut level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), (path, arrival_path))?;
             level.number = self.add_directory(path, 0, name, &stat)?;
+            level.way.push((stat.st_dev, stat.st_ino));
             if !self.devices.contains(&stat.st_dev) {
                 self.devices.push(stat.st_dev);
                 let space = kelvin_sys::fs::space(path).ok().filter(|space| space.total_bytes > 0);
@@ -510,20 +516,32 @@ impl SourceList {
         let file_name = FileName::try_from(name.into_vec()).map_err(invalid_input).map_err(call_error("send"))?;
         let (directory, relative_path) = level.open_at(file_name.as_os_str(), path);
         let stat = rustix::fs::statat(directory, relative_path, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(std::io::Error::from).map_err(call_error("find"))?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
+        let mut stat = stat.map_err(std::io::Error::from).map_err(call_error("find"))?;
+        let is_followed = self.preserve.copy_links && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if is_followed {
+            let followed = rustix::fs::statat(directory, relative_path, AtFlags::empty());
+            stat = followed.map_err(std::io::Error::from).map_err(call_error("follow the link"))?;
+        }
+        let follow = if is_followed { OFlags::empty() } else { OFlags::NOFOLLOW };
         let arrival_path = level.arrival_path.join(file_name.as_os_str());
-        if self.filter.excludes(&arrival_path, kind == FileType::Directory) {
+        if self.is_excluded(&arrival_path, &stat) {
             return Ok(None);
         }
-        let kind = match kind {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let flags = DIRECTORY_FLAGS | OFlags::NOFOLLOW;
+                let (flags, identity) = (DIRECTORY_FLAGS | follow, (stat.st_dev, stat.st_ino));
+                if is_followed && level.way.contains(&identity) {
+                    let why = invalid_input("the link leads to a directory that it is in");
+                    return Err(call_error("send")(why).into());
+                }
                 let mut subdirectory = DirectoryLevel::read(directory, (relative_path, flags), (path, arrival_path))?;
                 subdirectory.number = self.add_directory(path, level.number, file_name, &stat)?;
+                if self.preserve.copy_links {
+                    subdirectory.way = [&level.way[..], &[identity]].concat();
+                }
                 return Ok(Some(subdirectory));
             }
-            FileType::RegularFile => regular_kind((directory, relative_path, OPEN_FLAGS | OFlags::NOFOLLOW), &stat),
+            FileType::RegularFile => regular_kind((directory, relative_path, OPEN_FLAGS | follow), &stat),
             FileType::Symlink if self.preserve.links => {
                 let target = fs::read_link(path).map_err(call_error("read the link"))?;
                 EntryKind::Link { target: target.into_os_string().into_vec() }
@@ -534,7 +552,14 @@ impl SourceList {
                 return Ok(None);
             }
         };
-        self.add(path, level.number, file_name, (&stat, false), kind).map(|()| None)
+        self.add(path, level.number, file_name, (&stat, is_followed), kind).map(|()| None)
+    }
+
+    /// Whether the user wants none of such a path or size.
+    fn is_excluded(&self, arrival_path: &Path, stat: &Stat) -> bool {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        self.filter.excludes(arrival_path, kind == FileType::Directory)
+            || kind == FileType::RegularFile && self.filter.excludes_size(stat.st_size as u64)
     }
 
     fn add_directory(&mut self, path: &Path, parent: u32, name: FileName, stat: &Stat) -> Result<u32> {
@@ -555,7 +580,7 @@ impl SourceList {
         path: &Path,
         parent: u32,
         name: FileName,
-        (stat, is_named): (&Stat, bool),
+        (stat, is_followed): (&Stat, bool),
         kind: EntryKind,
     ) -> Result<()> {
         if self.sources.len() + self.hard_links.len() >= MAX_ENTRIES {
@@ -576,7 +601,7 @@ impl SourceList {
                 acls: Vec::new(),
             };
             let identity = (stat.st_dev, stat.st_ino);
-            let source = SourceEntry { path: path.to_owned(), entry, identity, is_named, has_holes: false };
+            let source = SourceEntry { path: path.to_owned(), entry, identity, is_followed, has_holes: false };
             self.hard_links.push(Arc::new(source));
             return Ok(());
         }
@@ -596,9 +621,9 @@ impl SourceList {
             let add = |sum: Option<u64>| sum.map(|sum| sum.saturating_add(stored.min(bytes)));
             self.stored_bytes = add(self.stored_bytes);
             // What was found in a directory is on a file system that is counted whole.
-            self.max_stored_bytes = if is_named { add(self.max_stored_bytes) } else { self.max_stored_bytes };
+            self.max_stored_bytes = if is_followed { add(self.max_stored_bytes) } else { self.max_stored_bytes };
         }
-        self.sources.push(Arc::new(SourceEntry { path: path.to_owned(), entry, identity, is_named, has_holes }));
+        self.sources.push(Arc::new(SourceEntry { path: path.to_owned(), entry, identity, is_followed, has_holes }));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod acls;
 mod changed_files;
 mod channel;
+mod choice;
 mod compression;
 mod deletion;
 mod entered_directory;
@@ -62,6 +63,7 @@ fn sender_options(settings: SessionSettings) -> SenderOptions {
         acknowledge: false,
         limit: None,
         max_delete: None,
+        lists_moved: false,
         compression: None,
         method: None,
         stream_tuning: None,

@@ -88,12 +88,30 @@ const ADVICE: &[Advice] = &[
     advice("kelvin time", &["-u", "--time-unit", "--style", "--sort"], "units follow the values, and rows the commands: leave it out"),
     advice("kelvin time", &["--export-asciidoc", "--export-orgmode"], "give -o FILE.md, or .csv or .json"),
     // rsync, scp.
-    advice("kelvin send", &["-a", "--archive"], "give -r --links, and --owners and --xattrs to keep these too"),
-    advice("kelvin send", &["-v", "--progress", "-q"], "progress is shown on a terminal, and a summary at the end: leave it out"),
-    advice("kelvin send", &["--bwlimit", "-l"], "give --limit BYTES, such as 10MB, of a second"),
-    advice("kelvin send", &["-c", "--checksum"], "digests are compared unless --no-verify is given: leave it out"),
-    advice("kelvin send", &["-u"], "give --update"),
-    advice("kelvin send", &["-P", "-p", "--port"], "give HOST:PORT"),
+    advice("kelvin send", &["-u"], "rsync keeps newer files there by it: give --update, which compares size and time, or --ignore-existing"),
+    advice("kelvin send", &["-c", "--checksum", "-I", "--ignore-times", "-W", "--whole-file", "--no-whole-file"], "what is sent is always verified: leave --update out to have all of it sent, whole"),
+    advice("kelvin send", &["--size-only", "--modify-window"], "give --update, which compares size and time as the receiver's file system keeps it"),
+    advice("kelvin send", &["-p", "--port"], "permissions are always kept: leave it out; a port is given as HOST:PORT, or as -e 'ssh -p PORT'"),
+    advice("kelvin send", &["-g", "--group", "--owner", "--chown", "--usermap", "--groupmap"], "give --owners, which keeps user and group by number"),
+    advice("kelvin send", &["-D", "--devices", "--specials"], "devices, sockets and pipes are never sent: leave it out"),
+    advice("kelvin send", &["--chmod", "--executability", "-E"], "permissions are kept as they are: change them by chmod"),
+    advice("kelvin send", &["--remove-source-files"], "nothing is deleted here: remove the files after exit status 0"),
+    advice("kelvin send", &["--existing", "--ignore-non-existing"], "there is no such rule: give --files-from LIST"),
+    advice("kelvin send", &["--inplace", "--append", "--append-verify"], "a file is always replaced whole, and an interrupted one resumed: leave it out"),
+    advice("kelvin send", &["--partial-dir", "--temp-dir", "-T", "--delay-updates"], "a part lies beside its file, and is resumed: leave it out"),
+    advice("kelvin send", &["-b", "--backup", "--backup-dir", "--suffix"], "no old file is kept: without the receiver's --overwrite none is replaced"),
+    advice("kelvin send", &["--link-dest", "--compare-dest", "--copy-dest"], "files are compared with those of their own names alone: make a copy there first, of hard links, then give --update"),
+    advice("kelvin send", &["-x", "--one-file-system"], "give --exclude for what is mounted below"),
+    advice("kelvin send", &["-R", "--relative"], "give --files-from LIST: files arrive under the paths in it"),
+    advice("kelvin send", &["--delete-before"], "give --delete, which deletes after all was sent"),
+    advice("kelvin send", &["--delete-excluded", "--force", "--ignore-errors", "-m", "--prune-empty-dirs"], "what is excluded by --exclude stays at the receiver: leave it out"),
+    advice("kelvin send", &["--info", "--out-format", "--log-file", "--debug", "--list-only"], "give --verbose, or --json"),
+    advice("kelvin send", &["-f", "-F", "--filter", "-C", "--cvs-exclude", "--include-from"], "give --exclude PATTERN, --include PATTERN or --exclude-from FILE"),
+    advice("kelvin send", &["--rsync-path"], "give --remote-program"),
+    advice("kelvin send", &["--timeout", "--contimeout"], "the receiver limits how long it waits, by its --min-progress"),
+    advice("kelvin send", &["--compress-level", "--zl", "--compress-choice", "--zc"], "give -z, or a level as in -z=zstd:9"),
+    advice("kelvin send", &["--password-file"], "give --token-file"),
+    advice("kelvin send", &["-d", "--dirs", "-k", "--copy-dirlinks", "-K", "--keep-dirlinks", "--safe-links", "--copy-unsafe-links"], "symbolic links are kept by --links, followed by --copy-links, or left out"),
     advice("kelvin receive", &["-p", "--port", "--bind"], "give --listen ADDRESS:PORT"),
     advice("kelvin receive", &["-1", "--one-off"], "give --once"),
     advice("kelvin serve", &["-p", "--port", "-b", "--bind"], "give --listen ADDRESS:PORT"),
@@ -129,7 +147,7 @@ mod tests {
                 let own = option_names(flags, |_| true);
                 assert!(options.iter().all(|option| !own.contains(*option)), "{command} {options:?}");
             }
-            let words = text.split([' ', ',', ':', ';', '.']);
+            let words = text.split([' ', ',', ':', ';', '.', '=']);
             let named = words.filter(|word| word.starts_with('-') && word.len() > 1);
             let named = named.map(|word| word.split('=').next().unwrap_or(word));
             named.for_each(|option| assert!(all_options.contains(option), "{command}: {text}: {option}"));

@@ -31,6 +31,9 @@ impl ReceiverTarget {
             _ => bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len()),
         };
         let (host, rest) = bytes.split_at(host_end);
+        if rest.starts_with(b"::") {
+            return Err("give HOST:DIRECTORY, with one colon: a receiver has one directory, and no modules");
+        }
         if host.contains(&b'@') {
             return Err("a user is for a remote shell: give -e ssh with it");
         }
@@ -111,6 +114,7 @@ mod tests {
             ("far:..", "below the receiver's"),
             ("far:store/../..", "below the receiver's"),
             ("rsync://far/store", "below the receiver's"),
+            ("far::store", "one colon"),
             ("me@far:store", "-e ssh"),
         ] {
             let why = ReceiverTarget::parse(OsStr::new(operand)).unwrap_err();

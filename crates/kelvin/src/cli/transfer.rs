@@ -19,6 +19,7 @@ use kelvin_transfer::session_streams::MAX_STREAMS;
 use super::filter::FilterArgs;
 use super::receiver_target::ReceiverTarget;
 use super::remote_shell::{RemotePath, RemoteShellArgs};
+use super::rsync_options::RsyncArgs;
 use super::{AnswerArgs, Word, nonempty_value, one_of};
 use crate::cli_error::{CliError, Context};
 
@@ -36,7 +37,8 @@ const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
 
 /// `kelvin send`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("tree").args(["recursive", "files_from"]).multiple(true))]
+#[command(group = ArgGroup::new("tree").args(["recursive", "archive", "files_from"]).multiple(true))]
+#[command(group = ArgGroup::new("directories").args(["recursive", "archive"]).multiple(true))]
 pub struct SendArgs {
     /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
     /// host that runs `kelvin receive`, with :PORT unless it is 27315, and :DIRECTORY for one below the receiver's; with -e HOST:DIRECTORY
@@ -46,16 +48,27 @@ pub struct SendArgs {
     pub remote_shell: RemoteShellArgs,
     #[command(flatten)]
     pub filter: FilterArgs,
+    #[command(flatten)]
+    pub rsync: RsyncArgs,
+    /// Do not send files of more bytes, such as 100M
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub max_size: Option<u64>,
+    /// Do not send files of fewer bytes
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub min_size: Option<u64>,
+    /// Skip what has a name that is there already, whatever it is
+    #[arg(long)]
+    pub ignore_existing: bool,
     /// Send the files of which this list has paths, one a line; - is standard input. The operand is the directory that they start at,
     /// and they arrive under the same paths
     #[arg(long, value_name = "FILE", conflicts_with_all = ["recursive", "name", "device"])]
     pub files_from: Option<PathBuf>,
     /// The paths of --files-from are separated by NUL bytes, as by find -print0
-    #[arg(long, requires = "files_from")]
+    #[arg(short = '0', long, requires = "files_from")]
     pub from0: bool,
     /// Delete at the receiver, in the directories that are sent, what is not here; what is excluded stays. The receiver
     /// needs --delete too, unless -e starts it
-    #[arg(long, requires = "recursive")]
+    #[arg(long, requires = "directories", aliases = ["del", "delete-after", "delete-during", "delete-delay"])]
     pub delete: bool,
     /// Delete nothing if this many files and directories are not enough
     #[arg(long, value_name = "N", requires = "delete")]
@@ -82,8 +95,11 @@ pub struct SendArgs {
     #[arg(short, long)]
     pub recursive: bool,
     /// Send symbolic links below directories, or of a list, as links; without this option they are skipped
-    #[arg(long, requires = "tree")]
+    #[arg(short = 'l', long, requires = "tree")]
     pub links: bool,
+    /// Send what symbolic links below directories, or of a list, lead to, instead of the links
+    #[arg(short = 'L', long, requires = "tree")]
+    pub copy_links: bool,
     /// Send a file of several names once, and give it the others as hard links, as far as these are among what is sent
     #[arg(short = 'H', long)]
     pub hard_links: bool,
@@ -128,12 +144,27 @@ pub struct SendArgs {
     /// Send nothing; print what would be sent
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+    /// Print the path of each file that was moved
+    #[arg(short, long, action = ArgAction::Count, short_alias = 'i', alias = "itemize-changes")]
+    pub verbose: u8,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with_all = ["verbose", "json"])]
+    pub quiet: bool,
     /// How and where it is written
     #[command(flatten)]
     pub answer: AnswerArgs,
 }
 
 impl SendArgs {
+    /// Turns options of rsync into those that mean the same.
+    pub fn expand_rsync_options(&mut self) {
+        if self.rsync.archive {
+            self.recursive = self.files_from.is_none();
+            (self.links, self.update) = (true, true);
+        }
+        self.limit = self.limit.or(self.rsync.bwlimit);
+    }
+
     /// What is to be sent, and where.
     ///
     /// # Errors

@@ -52,7 +52,10 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::Study(args) => return study::study(&args.0),
         Command::File(args) => return file::file(&args),
         Command::Digest(args) => return digest::digest(&args),
-        Command::Send(args) => return send::send(&args),
+        Command::Send(mut args) => {
+            args.expand_rsync_options();
+            return send::send(&args);
+        }
         Command::Receive(args) => return receive::receive(&args),
         Command::Load(args) => return load::load(&args),
         Command::Serve(args) => serve::serve(&args)?,

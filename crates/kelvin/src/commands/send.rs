@@ -140,8 +140,20 @@ fn send_all<S: TransferStream>(
 }
 
 fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
-    let SendArgs { no_verify, sync, update, dry_run, delete, max_delete, acls, limit, connection, compress, .. } =
-        *args;
+    let SendArgs {
+        no_verify,
+        sync,
+        update,
+        dry_run,
+        delete,
+        max_delete,
+        acls,
+        ignore_existing,
+        limit,
+        connection,
+        compress,
+        ..
+    } = *args;
     let remote_shell = args.remote_shell.is_used();
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = match collection.is_complete() {
@@ -156,6 +168,7 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
         verify: !no_verify,
         sync,
         update,
+        ignore_existing,
         dry_run,
         delete,
         acls,
@@ -167,7 +180,8 @@ fn send_settings(args: &SendArgs, method: Option<SendSetup>, collection: &Source
     // What goes by a method that was asked for goes over one connection, as does what goes through a shell.
     let is_tuned = args.streams == AutoOr::Auto && method.is_none() && !remote_shell;
     let stream_tuning = is_tuned.then_some(TuningWindow::DEFAULT);
-    SenderOptions { settings, acknowledge: args.ack, limit, max_delete, compression: compress, method, stream_tuning }
+    let (acknowledge, lists_moved, compression) = (args.ack, args.verbose > 0, compress);
+    SenderOptions { settings, acknowledge, limit, max_delete, lists_moved, compression, method, stream_tuning }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.
@@ -203,8 +217,12 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
     }
     let mut sources = SourceList::begin(files, preserve_options(args), filter)?;
     let is_default = args.streams.announced_streams() == 1 && args.connection == ConnectionLifetime::Persistent;
-    let can_list_later =
-        is_default && !args.update && !args.dry_run && !args.device && sources.max_stored_bytes.is_some();
+    let can_list_later = is_default
+        && !args.update
+        && !args.ignore_existing
+        && !args.dry_run
+        && !args.device
+        && sources.max_stored_bytes.is_some();
     sources.find_more(if can_list_later { MAX_FILES_LISTED_FIRST } else { usize::MAX })?;
     Ok(sources)
 }
@@ -216,8 +234,8 @@ fn preserve_options(args: &SendArgs) -> PreserveOptions {
         (false, true) => AttributePolicy::CountWhenFound,
         (false, false) => AttributePolicy::CountWhenSent,
     };
-    let SendArgs { recursive, links, hard_links, owners, acls, .. } = *args;
-    PreserveOptions { recursive, links, hard_links, owners, attributes, acls }
+    let SendArgs { recursive, links, copy_links, hard_links, owners, acls, .. } = *args;
+    PreserveOptions { recursive, links, copy_links, hard_links, owners, attributes, acls }
 }
 
 /// What was moved and what was not, as data.
@@ -229,6 +247,9 @@ struct SendSummary<'a> {
     unsent: Vec<BTreeMap<&'static str, String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     planned: Vec<String>,
+    /// What was moved, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sent: Vec<String>,
     /// What was deleted at the receiver, or in a dry run would be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     deleted: Vec<String>,
@@ -251,7 +272,7 @@ fn report_unsent(UnsentFile { path, why }: &UnsentFile) {
 }
 
 fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> CmdResult {
-    let SendResult { summary, unsent, unchanged, planned, sizeless_files, omitted, deletion } = result;
+    let SendResult { summary, moved_paths, unsent, unchanged, planned, sizeless_files, omitted, deletion } = result;
     let omitted = skipped_text(omitted);
     let device = args.device.then_some(KmodDevice::Sender);
     unsent.iter().for_each(report_unsent);
@@ -267,6 +288,7 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
             unchanged: *unchanged,
             unsent: unsent.iter().map(entry).collect(),
             planned: planned.iter().map(|path| path.display().to_string()).collect(),
+            sent: moved_paths.iter().map(|path| path.display().to_string()).collect(),
             deleted: deletion.deleted.iter().map(|path| path.display().to_string()).collect(),
             not_deleted: deletion.refused.as_deref(),
             sizeless_files: (*sizeless_files > 0).then_some(*sizeless_files),
@@ -274,11 +296,14 @@ fn print_summary(args: &SendArgs, outlet: AnswerOutlet, result: &SendResult) -> 
             device: device.map(KmodDevice::path),
         };
         outlet.write_json(&summary)?;
-    } else {
+    } else if !args.quiet {
         let columns = outlet.columns();
         outlet.write_lines(|out| {
             for path in planned {
                 writeln!(out, "would send {}", escape_invisible(&path.to_string_lossy()))?;
+            }
+            for path in moved_paths {
+                writeln!(out, "sent {}", escape_invisible(&path.to_string_lossy()))?;
             }
             write_deleted(out, args.dry_run, &deletion.deleted)?;
             if *unchanged > 0 {

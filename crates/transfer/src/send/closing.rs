@@ -53,8 +53,8 @@ impl<S: TransferStream> SendSession<'_, S> {
         summary.sent.expected = if is_predictable { self.predict_rate(&summary) } else { None };
         self.channels.first.send(&SenderMessage::Finish(Box::new(summary.sent)))?;
         let sizeless_files = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
-        let Self { unchanged, planned, collection: SourceList { skipped: omitted, .. }, .. } = self;
-        Ok(SendResult { summary, unsent, unchanged, omitted, sizeless_files, planned, deletion })
+        let Self { unchanged, planned, moved_paths, collection: SourceList { skipped: omitted, .. }, .. } = self;
+        Ok(SendResult { summary, moved_paths, unsent, unchanged, omitted, sizeless_files, planned, deletion })
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.

@@ -128,7 +128,10 @@ impl<S: TransferStream> SendSession<'_, S> {
             }
             EntryDecision::Made if matches!(source.entry.kind, EntryKind::HardLink { .. }) => match is_dry {
                 true => self.planned.push(source.display_path().to_owned()),
-                false => self.moved.hard_links += 1,
+                false => {
+                    self.moved.hard_links += 1;
+                    self.moved_paths.extend(self.options.lists_moved.then(|| source.display_path().to_owned()));
+                }
             },
             EntryDecision::Made => {}
             EntryDecision::Refused(RefusalReason(why)) => {

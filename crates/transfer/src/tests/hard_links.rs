@@ -25,6 +25,7 @@ const UPDATE: SessionSettings = SessionSettings { update: true, ..DEFAULT_SETTIN
 const PRESERVE: PreserveOptions = PreserveOptions {
     recursive: true,
     links: false,
+    copy_links: false,
     hard_links: true,
     owners: false,
     attributes: crate::source::AttributePolicy::CountWhenSent,

@@ -73,6 +73,7 @@ fn send_to(receiver: HostileEnd, collection: SourceList, settings: SessionSettin
 const PRESERVE: PreserveOptions = PreserveOptions {
     recursive: true,
     links: true,
+    copy_links: false,
     hard_links: false,
     owners: false,
     attributes: AttributePolicy::CountWhenSent,

@@ -27,6 +27,7 @@ const FOUND_FIRST: usize = 5;
 const PRESERVE: PreserveOptions = PreserveOptions {
     recursive: true,
     links: true,
+    copy_links: false,
     hard_links: false,
     owners: false,
     attributes: crate::source::AttributePolicy::Preserve,

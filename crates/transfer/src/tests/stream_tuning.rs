@@ -28,6 +28,7 @@ const TUNING: SenderOptions = SenderOptions {
     acknowledge: false,
     limit: None,
     max_delete: None,
+    lists_moved: false,
     compression: None,
     method: None,
     stream_tuning: Some(ZERO_WINDOW),

@@ -25,6 +25,7 @@ use crate::{Error, Result, open_directory};
 const PRESERVE_ALL: PreserveOptions = PreserveOptions {
     recursive: true,
     links: true,
+    copy_links: false,
     hard_links: true,
     owners: true,
     attributes: AttributePolicy::Preserve,
@@ -226,6 +227,7 @@ fn random_options(number: u64) -> SenderOptions {
         acknowledge: number % 4 == 3,
         limit: None,
         max_delete: None,
+        lists_moved: false,
         compression: match number % 5 {
             0 => Some(CompressionLevel::Auto),
             3 => Some(CompressionLevel::Fixed(1)),

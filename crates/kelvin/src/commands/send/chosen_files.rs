@@ -44,7 +44,9 @@ fn patterns(args: &FilterArgs) -> Result<Vec<Pattern>, CliError> {
 
 /// What options choose.
 pub fn path_filter(args: &SendArgs) -> Result<PathFilter, CliError> {
-    filter_of(&patterns(&args.filter)?)
+    let mut filter = filter_of(&patterns(&args.filter)?)?;
+    filter.limit_size(args.min_size, args.max_size);
+    Ok(filter)
 }
 
 fn filter_of(patterns: &[Pattern]) -> Result<PathFilter, CliError> {

@@ -33,6 +33,8 @@ struct FetchSummary<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     planned: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    received: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     deleted: Vec<String>,
 }
 
@@ -40,6 +42,8 @@ struct FetchSummary<'a> {
 #[derive(Default)]
 struct FetchedFiles {
     planned: Vec<PathBuf>,
+    /// All that arrived, if that is asked for.
+    stored: Vec<PathBuf>,
     deleted: Vec<PathBuf>,
     failed: u64,
 }
@@ -62,6 +66,7 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
     let (progress, fetched) = (StatusLine::after_delay(), RefCell::new(FetchedFiles::default()));
     let on_event = |event| match event {
         SessionEvent::Planned(path) => fetched.borrow_mut().planned.push(path),
+        SessionEvent::FileStored(path) if args.verbose > 0 => fetched.borrow_mut().stored.push(path),
         SessionEvent::Deleted(path) => fetched.borrow_mut().deleted.push(path),
         SessionEvent::Progress { bytes, total, elapsed } => {
             progress.show_at_intervals(|_| byte_progress_text(bytes, total, elapsed));
@@ -95,9 +100,9 @@ pub fn fetch(args: &SendArgs, sources: &[RemotePath], directory: &Path) -> CmdRe
 
 /// The command line of the other end: what this one was asked for, as far as a sender does it.
 fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsString>, CliError> {
-    let SendArgs {
-        recursive, links, hard_links, owners, xattrs, update, sync, no_verify, dry_run, ack, delete, ..
-    } = *args;
+    let SendArgs { recursive, links, copy_links, hard_links, owners, xattrs, acls, update, ignore_existing, .. } =
+        *args;
+    let SendArgs { sync, no_verify, dry_run, ack, delete, .. } = *args;
     let flags = [
         ("--stdio", true),
         ("--recursive", recursive),
@@ -105,7 +110,9 @@ fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsStr
         ("--hard-links", hard_links),
         ("--owners", owners),
         ("--xattrs", xattrs),
-        ("--acls", args.acls),
+        ("--acls", acls),
+        ("--copy-links", copy_links),
+        ("--ignore-existing", ignore_existing),
         ("--update", update),
         ("--sync", sync),
         ("--no-verify", no_verify),
@@ -114,7 +121,9 @@ fn sender_arguments(args: &SendArgs, sources: &[RemotePath]) -> Result<Vec<OsStr
         ("--delete", delete),
     ];
     let flags = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| OsString::from(flag));
-    let numbers = [("--limit", args.limit), ("--max-delete", args.max_delete)];
+    let SendArgs { limit, max_delete, max_size, min_size, .. } = *args;
+    let numbers =
+        [("--limit", limit), ("--max-delete", max_delete), ("--max-size", max_size), ("--min-size", min_size)];
     let numbers = numbers.into_iter().filter_map(|(flag, number)| Some(format!("{flag}={}", number?).into()));
     let compression = args.compress.map(|level| match level {
         CompressionLevel::Auto => OsString::from("--compress"),
@@ -134,13 +143,19 @@ fn print_summary(
 ) -> Result<(), CliError> {
     if outlet.is_json {
         let texts = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
-        let (planned, deleted) = (texts(&fetched.planned), texts(&fetched.deleted));
-        return outlet.write_json(&FetchSummary { moved: summary, planned, deleted });
+        let (planned, received, deleted) = (texts(&fetched.planned), texts(&fetched.stored), texts(&fetched.deleted));
+        return outlet.write_json(&FetchSummary { moved: summary, planned, received, deleted });
+    }
+    if args.quiet {
+        return Ok(());
     }
     let columns = outlet.columns();
     outlet.write_lines(|out| {
         for path in &fetched.planned {
             writeln!(out, "would receive {}", escape_invisible(&path.to_string_lossy()))?;
+        }
+        for path in &fetched.stored {
+            writeln!(out, "received {}", escape_invisible(&path.to_string_lossy()))?;
         }
         write_deleted(out, args.dry_run, &fetched.deleted)?;
         if args.dry_run { Ok(()) } else { output::write_wrapped(out, columns, "", &summary.to_string()) }
