@@ -68,7 +68,7 @@ smoke: $(DEBUG) ## a quick run of every area, stored, exported and reported, by 
 causes: unit-build ## check that `kelvin why` names every planted cause
 	$(CARGO) test --locked --workspace --test why -- --ignored
 
-features: ## check that kelvin compiles without PostgreSQL, Parquet and TLS, and without warnings
+features: ## check that kelvin compiles without PostgreSQL, Parquet, TLS and HTTP/2, and without warnings
 	$(CARGO) clippy --locked --package kelvin --no-default-features -- -D warnings
 
 launchers: $(DEBUG) ## run the recipes of contrib/ for many hosts, by each launcher that is installed, on hosts that are namespaces

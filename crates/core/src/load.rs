@@ -50,6 +50,9 @@ pub struct LoadResult {
     pub connections: u64,
     /// Requests that were sent again on a new connection, because the server had closed the one that they went out on.
     pub resent: u64,
+    /// What HTTP/2 did in the whole run; none of a load by HTTP/1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2Figures>,
     /// Times in which no byte of an answer came.
     pub stalls: Stalls,
     /// Each kind of request of a mix; none of another load.
@@ -206,6 +209,9 @@ pub struct RequestErrors {
     pub no_port: u64,
     /// The connection ended before an answer.
     pub closed: u64,
+    /// The server refused the request, or ended its stream, by HTTP/2.
+    #[serde(default)]
+    pub reset: u64,
     /// No answer within the time-out.
     pub timed_out: u64,
     /// The body ended before its length.
@@ -223,8 +229,8 @@ pub struct RequestErrors {
 impl RequestErrors {
     /// All together.
     pub fn count(&self) -> u64 {
-        let without_status =
-            self.connect + self.no_port + self.closed + self.timed_out + self.short + self.malformed + self.wrong;
+        let ended = self.connect + self.no_port + self.closed + self.reset + self.timed_out;
+        let without_status = ended + self.short + self.malformed + self.wrong;
         without_status + self.status.values().sum::<u64>()
     }
 
@@ -234,6 +240,7 @@ impl RequestErrors {
             (&mut self.connect, other.connect),
             (&mut self.no_port, other.no_port),
             (&mut self.closed, other.closed),
+            (&mut self.reset, other.reset),
             (&mut self.timed_out, other.timed_out),
             (&mut self.short, other.short),
             (&mut self.malformed, other.malformed),
@@ -246,6 +253,45 @@ impl RequestErrors {
         }
         if is_other_first {
             self.first.clone_from(&other.first);
+        }
+    }
+}
+
+/// What HTTP/2 did, beside what single requests brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Http2Figures {
+    /// Requests in flight on each connection, at most, as it was asked for.
+    pub streams: u32,
+    /// The fewest that the server allowed on a connection (SETTINGS_MAX_CONCURRENT_STREAMS), where that is less.
+    pub allowed_streams: Option<u32>,
+    /// Connections on which the server allowed fewer than were asked for.
+    pub limited_connections: u64,
+    /// Requests that waited because of that.
+    pub limited_requests: u64,
+    /// Connections that the server had end (GOAWAY).
+    pub goaways: u64,
+    /// Requests that the server declared to have left undone (REFUSED_STREAM, or sent after a GOAWAY): each is sent once more.
+    pub refused: u64,
+}
+
+impl Http2Figures {
+    /// A connection whose server allows this many requests in flight.
+    pub fn add_allowed(&mut self, allowed: usize) {
+        let Some(allowed) = u32::try_from(allowed).ok().filter(|&allowed| allowed < self.streams) else { return };
+        self.limited_connections += 1;
+        self.allowed_streams = Some(self.allowed_streams.map_or(allowed, |fewest| fewest.min(allowed)));
+    }
+
+    /// Adds what another thread, or another generator, saw.
+    pub fn merge(&mut self, other: &Self) {
+        self.allowed_streams = [self.allowed_streams, other.allowed_streams].into_iter().flatten().min();
+        for (count, other) in [
+            (&mut self.limited_connections, other.limited_connections),
+            (&mut self.limited_requests, other.limited_requests),
+            (&mut self.goaways, other.goaways),
+            (&mut self.refused, other.refused),
+        ] {
+            *count += other;
         }
     }
 }
@@ -356,7 +402,8 @@ pub struct GeneratorStats {
     /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
     /// TLS from when the kernel told of it.
     pub read_delay: Option<f64>,
-    /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; none with TLS.
+    /// From when it began to send a request until that left, on average in nanoseconds, by the kernel's time of some; none with TLS
+    /// or HTTP/2.
     pub send_delay: Option<f64>,
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.

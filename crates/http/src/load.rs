@@ -1,7 +1,7 @@
 //! Requests to any HTTP server, by users in a closed loop or at a rate, and how long their answers take.
 //!
 //! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
-//! each thread drives any number of connections by epoll. Redirects are not followed.
+//! each thread drives any number of connections by epoll, and speaks HTTP/1.1 or HTTP/2. Redirects are not followed.
 pub mod access_pattern;
 mod connection_pool;
 pub mod document;
@@ -10,6 +10,9 @@ pub mod error;
 mod generator_usage;
 mod har;
 mod histogram_text;
+#[cfg_attr(not(feature = "http2"), path = "load/without_http2.rs")]
+mod http2;
+mod http2_requests;
 mod load_run;
 pub mod load_share;
 pub mod measured_load;
@@ -19,6 +22,7 @@ mod poll;
 pub mod replay;
 pub mod request;
 pub mod request_mix;
+mod request_pool;
 mod request_stats;
 pub mod response_parser;
 pub mod schedule;

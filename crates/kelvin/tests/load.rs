@@ -6,10 +6,11 @@ mod test_dir;
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kelvin_testing::MissingRequirement;
 use made_server::start_server;
 use serde_json::Value;
 use test_dir::{
@@ -568,4 +569,76 @@ fn endless_answers_use_bounded_memory() {
         let data = json(&wait_for_output(child, &["load"]));
         assert_eq!((&data["interrupted"], &data["requests"]), (&"SIGINT".into(), &0.into()), "{data}");
     }
+}
+
+/// A configuration of nginx that speaks HTTP/2, by its own directives alone, and ends each connection after 50 requests.
+const NGINX_HTTP2_CONF: &str = "daemon off; master_process off; pid nginx.pid; error_log stderr; events {} http { access_log off; \
+    client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5; keepalive_requests 50; \
+    http2_max_concurrent_streams 4; server { listen unix:plain.socket http2; listen unix:tls.socket ssl http2; server_name localhost; \
+    ssl_certificate cert.pem; ssl_certificate_key key.pem; root .; } }";
+
+#[test]
+fn nginx_is_loaded_by_http2() {
+    let dir = TestDir::new();
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+    let files = [
+        ("nginx.conf", NGINX_HTTP2_CONF.to_owned()),
+        ("cert.pem", cert.pem()),
+        ("key.pem", signing_key.serialize_pem()),
+    ];
+    for (name, content) in files {
+        fs::write(dir.path().join(name), content).unwrap();
+    }
+    fs::write(dir.path().join("file"), "x".repeat(20_000)).unwrap();
+    let mut command = Command::new("nginx");
+    command.current_dir(dir.path()).arg("-p").arg(dir.path()).args(["-c", "nginx.conf"]).stderr(Stdio::null());
+    let mut nginx = match command.spawn() {
+        Ok(nginx) => nginx,
+        Err(error) => {
+            return MissingRequirement::program("nginx", "nginx", &error).report_skip("kelvin load on nginx by HTTP/2");
+        }
+    };
+    let socket = dir.path().join("tls.socket");
+    let is_listening = is_met_within(HANG_TIMEOUT, || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    let run = |url: &str, options: &[&str]| {
+        let common = ["--http2", "-n", "400", "-c", "12", "--verify", "--root", ".", "--json"];
+        dir.run(&[&["load", url], options, &common].concat())
+    };
+    let plain = run("http://localhost/file", &["--unix-socket", "plain.socket", "--streams", "3"]);
+    let secure = ["--unix-socket", "tls.socket", "--ca", "cert.pem"];
+    let by_tls = run("https://localhost/file", &[&secure[..], &["--streams", "6"]].concat());
+    nginx.kill().unwrap();
+    nginx.wait().unwrap();
+    assert!(is_listening);
+    for (output, allowed) in [(plain, Value::Null), (by_tls, 4.into())] {
+        let data = json(&output);
+        assert_eq!((&data["requests"], &data["bytes"]), (&400.into(), &8_000_000.into()), "{data}");
+        assert_eq!((&data["http2"]["allowed_streams"], output.status.code()), (&allowed, Some(0)), "{data}");
+        assert!(data["http2"]["goaways"].as_u64() > Some(2) && data["connections"].as_u64() > Some(4), "{data}");
+    }
+}
+
+#[test]
+fn what_http2_cannot_do_is_refused() {
+    let (dir, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
+    for (options, words) in [
+        (&["--streams", "4"][..], &["--http2"][..]),
+        (&["--http2", "--no-keepalive"], &["--no-keepalive"]),
+        (&["--http2", "--streams", "0"], &["--streams", "1 to 1000"]),
+        (&["--http2", "-H", "Connection: close"], &["--http2: HTTP/2 has no header connection: leave it out"]),
+        (
+            &["--http2", "--rate", "9", "--connections", "5000", "--streams", "300"],
+            &["--streams 300: ", "--connections 5000"],
+        ),
+    ] {
+        assert_refused(&load(&dir, &[&[&*url], options].concat()), words);
+    }
+    // A server that speaks HTTP/1.1 alone brings no answer, and is told from one that is gone.
+    let output = load(&dir, &[&url, "--http2"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).replace('\n', " ").contains("the server does not speak HTTP/2 (leave out --http2)"),
+        "{}",
+        stdout(&output)
+    );
 }

@@ -1,4 +1,4 @@
-//! What goes over the connections: requests out, answers in, each counted when it is over.
+//! What goes over connections of HTTP/1.1: requests out, answers in, each counted when it is over.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -11,8 +11,10 @@ use rustix::event::epoll::EventFlags;
 
 use crate::load::error::Result;
 use crate::load::load_run::LoadRun;
+use crate::load::load_share::LoadShare;
 use crate::load::poll::{Poller, connection_number};
-use crate::load::request_stats::{CountingRule, RequestFailure, RequestStats, RequestTimestamps};
+use crate::load::request_pool::{EndedRequest, RequestEnd, RequestPool};
+use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
 use crate::load::transport::{HttpTransport, has_no_port};
 use crate::load::verify::{ExpectedBody, Verify};
@@ -26,19 +28,10 @@ const DEPARTURE_SAMPLING: u32 = 100;
 /// How often in a row a socket may be ready with nothing to be done. It would be ready for ever, and take a CPU.
 pub(crate) const MAX_FUTILE_WAKEUPS: u32 = 1000;
 
-const FUTILE_WAKEUPS_ERROR: &str = "its socket is ready again and again, and has nothing";
+pub(crate) const FUTILE_WAKEUPS_ERROR: &str = "its socket is ready again and again, and has nothing";
 
 /// Reads of one connection before others have their turn.
 const MAX_READS_PER_TURN: usize = 8;
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestEnd {
-    /// With an answer, right or not.
-    Answered,
-    /// Without a connection to the server.
-    Disconnected,
-}
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,46 +107,12 @@ pub(crate) struct ConnectionPool<'s> {
     /// Requests until the next one whose departure delay is measured.
     requests_until_sample: u32,
     /// Whether anything was sent, taken or closed since this was last unset.
-    pub(crate) has_progress: bool,
+    has_progress: bool,
 }
 
 impl<'s> ConnectionPool<'s> {
-    /// This many connections that are not made yet; the measured time is set later.
-    ///
-    /// # Errors
-    /// Those of the calls that wait for sockets.
-    pub(crate) fn new(run: &'s LoadRun<'s>, connections: u32) -> Result<Self> {
-        let setup = run.setup;
-        let rule = if setup.demand.is_open_loop() { CountingRule::WhenDue } else { CountingRule::WhenEnded };
-        let is_hashing = setup.verify == Verify::Content;
-        let connection = |number| LoadConnection::new(number, is_hashing);
-        Ok(Self {
-            run,
-            connections: (0..connections).map(connection).collect(),
-            poller: Poller::new()?,
-            stats: RequestStats::new(0..0, rule, setup.group_count()),
-            buffer: vec![0; READ_BUFFER_BYTES],
-            wake_time: 0,
-            requests_until_sample: 0,
-            has_progress: false,
-        })
-    }
-
     fn connection(&mut self, number: u32) -> &mut LoadConnection {
         &mut self.connections[number as usize]
-    }
-
-    /// Sends a request over a connection that has none; returns how it ended, if it did at once.
-    pub(crate) fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
-        self.has_progress = true;
-        let head_only = self.run.requests.get(request).head_only;
-        let connection = self.connection(number);
-        (connection.request, connection.times, connection.is_retry) = (request, times, false);
-        connection.rewind(head_only);
-        match connection.transport {
-            Some(_) => self.write_request(number, times.sent),
-            None => self.connect(number, times.sent),
-        }
     }
 
     fn connect(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
@@ -171,23 +130,6 @@ impl<'s> ConnectionPool<'s> {
             }
             Err(error) => self.on_connect_failure(number, now, &error),
         }
-    }
-
-    /// Takes what a ready socket has, for which the loop was woken up at this time; returns how its request ended and when,
-    /// if it did.
-    pub(crate) fn handle_ready(&mut self, token: u64, flags: EventFlags, wake_time: u64) -> Option<(RequestEnd, u64)> {
-        let had_progress = std::mem::take(&mut self.has_progress);
-        let end = self.handle_event(token, flags, wake_time);
-        let has_progress = std::mem::replace(&mut self.has_progress, true);
-        let connection = self.connection(connection_number(token));
-        let is_futile = !has_progress && connection.token == token;
-        connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
-        if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
-            self.has_progress = had_progress || has_progress;
-            return end;
-        }
-        let end = self.on_failure(connection_number(token), wake_time, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
-        end.map(|end| (end, wake_time))
     }
 
     fn handle_event(&mut self, token: u64, flags: EventFlags, wake_time: u64) -> Option<(RequestEnd, u64)> {
@@ -418,9 +360,82 @@ impl<'s> ConnectionPool<'s> {
             _ => RequestEnd::Answered,
         })
     }
+}
 
-    /// Gives up a request that was sent longer ago than the limit; returns how it ended, if it did.
-    pub(crate) fn time_out(&mut self, number: u32, now: u64, limit: u64) -> Option<RequestEnd> {
+impl<'s> RequestPool<'s> for ConnectionPool<'s> {
+    fn prepare(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
+        let setup = run.setup;
+        let is_hashing = setup.verify == Verify::Content;
+        let connection = |number| LoadConnection::new(number, is_hashing);
+        Ok(Self {
+            run,
+            connections: (0..setup.slot_count(share)).map(connection).collect(),
+            poller: Poller::new()?,
+            stats: RequestStats::of_load(setup),
+            buffer: vec![0; READ_BUFFER_BYTES],
+            wake_time: 0,
+            requests_until_sample: 0,
+            has_progress: false,
+        })
+    }
+
+    fn slot_count(&self) -> u32 {
+        self.connections.len() as u32
+    }
+
+    fn stats(&self) -> &RequestStats {
+        &self.stats
+    }
+
+    fn stats_mut(&mut self) -> &mut RequestStats {
+        &mut self.stats
+    }
+
+    fn into_stats(self) -> RequestStats {
+        self.stats
+    }
+
+    fn poller(&mut self) -> &mut Poller {
+        &mut self.poller
+    }
+
+    fn progress(&mut self) -> &mut bool {
+        &mut self.has_progress
+    }
+
+    fn free_since(&mut self, slot: u32) -> &mut u64 {
+        &mut self.connection(slot).free_since
+    }
+
+    fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
+        self.has_progress = true;
+        let head_only = self.run.requests.get(request).head_only;
+        let connection = self.connection(number);
+        (connection.request, connection.times, connection.is_retry) = (request, times, false);
+        connection.rewind(head_only);
+        match connection.transport {
+            Some(_) => self.write_request(number, times.sent),
+            None => self.connect(number, times.sent),
+        }
+    }
+
+    fn handle_ready(&mut self, token: u64, flags: EventFlags, wake_time: u64) -> Option<EndedRequest> {
+        let had_progress = std::mem::take(&mut self.has_progress);
+        let number = connection_number(token);
+        let end = self.handle_event(token, flags, wake_time);
+        let has_progress = std::mem::replace(&mut self.has_progress, true);
+        let connection = self.connection(number);
+        let is_futile = !has_progress && connection.token == token;
+        connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
+        if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
+            self.has_progress = had_progress || has_progress;
+            return end.map(|(end, time)| EndedRequest { slot: number, end, time });
+        }
+        let end = self.on_failure(number, wake_time, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
+        end.map(|end| EndedRequest { slot: number, end, time: wake_time })
+    }
+
+    fn time_out(&mut self, number: u32, now: u64, limit: u64) -> Option<RequestEnd> {
         let connection = self.connection(number);
         if connection.phase == Phase::Idle || now.saturating_sub(connection.times.sent) < limit {
             return None;
@@ -428,8 +443,7 @@ impl<'s> ConnectionPool<'s> {
         self.on_failure(number, now, RequestFailure::TimedOut, "no answer within the time-out")
     }
 
-    /// Counts the requests that are in flight at the end.
-    pub(crate) fn add_unfinished(&mut self, now: u64) {
+    fn add_unfinished(&mut self, now: u64) {
         for connection in self.connections.iter().filter(|connection| connection.phase != Phase::Idle) {
             self.stats.add_unfinished(RequestTimestamps { end: now, ..connection.times });
         }

@@ -6,12 +6,13 @@ use kelvin_core::load::GeneratorThread;
 use kelvin_sys::clock::monotonic;
 
 use crate::load::access_pattern::FileChooser;
-use crate::load::connection_pool::{ConnectionPool, RequestEnd};
+use crate::load::connection_pool::ConnectionPool;
 use crate::load::error::Result;
 use crate::load::generator_usage::WindowUsage;
+use crate::load::http2::Http2Pool;
 use crate::load::load_run::LoadRun;
 use crate::load::load_share::LoadShare;
-use crate::load::poll::connection_number;
+use crate::load::request_pool::{EndedRequest, RequestEnd, RequestPool};
 use crate::load::request_stats::{NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps};
 use crate::load::schedule::{DueRequest, RequestSchedule};
 use crate::load::series::SecondStats;
@@ -53,7 +54,22 @@ pub(crate) struct PreparedThread<'s> {
     run: &'s LoadRun<'s>,
     pub(crate) share: LoadShare,
     chooser: FileChooser,
-    pool: ConnectionPool<'s>,
+    pool: ProtocolPool<'s>,
+}
+
+/// The connections of a thread, by the protocol that they speak.
+enum ProtocolPool<'s> {
+    Http1(Box<ConnectionPool<'s>>),
+    Http2(Box<Http2Pool<'s>>),
+}
+
+impl<'s> ProtocolPool<'s> {
+    fn new(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
+        Ok(match run.setup.http2_streams {
+            None => Self::Http1(Box::new(ConnectionPool::prepare(run, share)?)),
+            Some(_) => Self::Http2(Box::new(Http2Pool::prepare(run, share)?)),
+        })
+    }
 }
 
 impl<'s> PreparedThread<'s> {
@@ -62,8 +78,7 @@ impl<'s> PreparedThread<'s> {
     pub(crate) fn new(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
         let setup = run.setup;
         let chooser = setup.file_chooser(setup.seed ^ FILE_SEED_OFFSET);
-        let pool = ConnectionPool::new(run, share.count_of(setup.demand.max_connections()))?;
-        Ok(Self { run, share, chooser: chooser.for_share(share), pool })
+        Ok(Self { run, share, chooser: chooser.for_share(share), pool: ProtocolPool::new(run, share)? })
     }
 
     /// Sends by this schedule, and takes what comes back, until the load is over. The time before the measured time begins at `start`,
@@ -77,8 +92,15 @@ impl<'s> PreparedThread<'s> {
         start: u64,
         observer: &mut SecondObserver<'_>,
     ) -> Result<ThreadResult> {
-        let run = self.run;
-        let result = LoadEngine::new(self, schedule, start).run(observer);
+        let Self { run, chooser, pool, .. } = self;
+        let result = match pool {
+            ProtocolPool::Http1(pool) => LoadEngine::new(run, *pool, chooser, schedule, start).run(observer),
+            // A request of HTTP/2 takes so much more that one loop for all schedules costs nothing that can be seen.
+            ProtocolPool::Http2(pool) => {
+                let schedule: Box<dyn RequestSchedule + '_> = Box::new(schedule);
+                LoadEngine::new(run, *pool, chooser, schedule, start).run(observer)
+            }
+        };
         if result.is_err() {
             run.stop(monotonic());
         }
@@ -86,13 +108,13 @@ impl<'s> PreparedThread<'s> {
     }
 }
 
-struct LoadEngine<'s, S> {
+struct LoadEngine<'s, S, P> {
     run: &'s LoadRun<'s>,
     schedule: S,
     chooser: FileChooser,
-    pool: ConnectionPool<'s>,
-    /// Connections that can take a request, in an open loop. The one that was used last is used next.
-    free_connections: Vec<u32>,
+    pool: P,
+    /// Slots that can take a request, in an open loop. The one that was used last is used next.
+    free_slots: Vec<u32>,
     /// Requests that were sent and are not over.
     in_flight: u32,
     /// Whether all requests of a limited number are over.
@@ -103,22 +125,20 @@ struct LoadEngine<'s, S> {
     spin_nanoseconds: u64,
 }
 
-impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
-    fn new(prepared: PreparedThread<'s>, schedule: S, start: u64) -> Self {
-        let PreparedThread { run, chooser, mut pool, .. } = prepared;
-        let connections = pool.connections.len() as u32;
-        let free_connections =
-            if run.setup.demand.is_open_loop() { (0..connections).rev().collect() } else { Vec::new() };
+impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
+    fn new(run: &'s LoadRun<'s>, mut pool: P, chooser: FileChooser, schedule: S, start: u64) -> Self {
+        let free_slots =
+            if run.setup.demand.is_open_loop() { (0..pool.slot_count()).rev().collect() } else { Vec::new() };
         let window_start = start + run.setup.warm_up.as_nanos() as u64;
         let durations = run.setup.demand.stages().into_iter().map(|(_, duration)| duration);
-        pool.stats.stage_ends = stage_ends(window_start, durations).collect();
-        pool.stats.window = window_start..window_start + run.setup.duration.as_nanos() as u64;
+        pool.stats_mut().stage_ends = stage_ends(window_start, durations).collect();
+        pool.stats_mut().window = window_start..window_start + run.setup.duration.as_nanos() as u64;
         Self {
             run,
             schedule,
             chooser,
             pool,
-            free_connections,
+            free_slots,
             in_flight: 0,
             is_finished: false,
             is_starved: false,
@@ -131,8 +151,8 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let mut tick = 0;
         loop {
             let now = monotonic();
-            if window_usage.sample(&self.pool.stats.window, now, self.spin_nanoseconds) {
-                let RequestStats { read_delay, queue_delay, departure_delay, .. } = &mut self.pool.stats;
+            if window_usage.sample(&self.pool.stats().window, now, self.spin_nanoseconds) {
+                let RequestStats { read_delay, queue_delay, departure_delay, .. } = self.pool.stats_mut();
                 (*read_delay, *queue_delay, *departure_delay) = Default::default();
             }
             if now >= tick {
@@ -142,8 +162,10 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             if self.is_over(now) {
                 break;
             }
-            self.pool.has_progress = false;
+            *self.pool.progress() = false;
             self.send_due(now);
+            self.pool.flush();
+            self.take_ends(None);
             let until = self.wait_deadline(now, tick)?;
             self.handle_answers(now, until)?;
         }
@@ -156,12 +178,12 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// Gives up requests whose time is over, and reports how far the measurement is.
     fn tick(&mut self, now: u64, observer: &mut SecondObserver<'_>) {
         let limit = self.run.setup.timeout.as_nanos() as u64;
-        for number in 0..self.pool.connections.len() as u32 {
-            if let Some(end) = self.pool.time_out(number, now, limit) {
-                self.on_request_end(number, end, now);
+        for slot in 0..self.pool.slot_count() {
+            if let Some(end) = self.pool.time_out(slot, now, limit) {
+                self.on_request_end(EndedRequest { slot, end, time: now });
             }
         }
-        let stats = &mut self.pool.stats;
+        let stats = self.pool.stats_mut();
         stats.end_seconds(now.min(stats.window.end));
         observer(stats.take_seconds());
     }
@@ -174,7 +196,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         if self.run.is_stopped() || self.run.finish_time().is_some() {
             return true;
         }
-        let end = self.pool.stats.window.end;
+        let end = self.pool.stats().window.end;
         let is_limited = self.run.setup.requests.is_some();
         let is_done = if self.is_open_loop() {
             let is_answered = self.in_flight == 0 && self.next_due().is_none();
@@ -199,7 +221,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
 
     /// When the next request of the run is due.
     fn next_due(&self) -> Option<u64> {
-        self.schedule.next_due().filter(|&time| time < self.pool.stats.window.end || self.is_extended())
+        self.schedule.next_due().filter(|&time| time < self.pool.stats().window.end || self.is_extended())
     }
 
     /// Sends what is due, of many requests some: answers, time-outs and signals are looked for in between.
@@ -209,23 +231,24 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
                 self.is_starved = false;
                 return;
             }
-            if self.is_open_loop() && self.free_connections.is_empty() {
+            if self.is_open_loop() && self.free_slots.is_empty() {
                 self.is_starved = true;
                 return;
             }
             let Some(request) = self.schedule.take_due() else { return };
-            let Some(number) = request.user.or_else(|| self.free_connections.pop()) else { return };
-            self.send(number, request, now);
+            let Some(slot) = request.user.or_else(|| self.free_slots.pop()) else { return };
+            self.send(slot, request, now);
             // The one after it is sent no earlier: what sending takes is no time in which a server had it.
             now = monotonic();
         }
     }
 
-    fn send(&mut self, number: u32, request: DueRequest, now: u64) {
+    fn send(&mut self, slot: u32, request: DueRequest, now: u64) {
         let mut earliest_send = request.time;
         if self.is_starved {
-            self.pool.stats.delayed += u64::from(self.pool.stats.window.contains(&request.time));
-            earliest_send = earliest_send.max(self.pool.connections[number as usize].free_since);
+            let stats = self.pool.stats_mut();
+            stats.delayed += u64::from(stats.window.contains(&request.time));
+            earliest_send = earliest_send.max(*self.pool.free_since(slot));
         }
         let request_number = self.chooser.choose();
         let times = RequestTimestamps {
@@ -235,38 +258,48 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             generator_delay: now - earliest_send.min(now),
             kind: self.run.requests.get(request_number).kind,
         };
-        self.pool.stats.add_sent(times);
+        self.pool.stats_mut().add_sent(times);
         self.in_flight += 1;
-        if let Some(end) = self.pool.send_request(number, request_number, times) {
-            self.on_request_end(number, end, now);
+        if let Some(end) = self.pool.send_request(slot, request_number, times) {
+            self.on_request_end(EndedRequest { slot, end, time: now });
         }
     }
 
-    /// A connection has no request any more.
-    fn on_request_end(&mut self, number: u32, end: RequestEnd, now: u64) {
+    /// Takes this request that is over, and what else is.
+    fn take_ends(&mut self, first: Option<EndedRequest>) {
+        let mut next = first.or_else(|| self.pool.next_end());
+        while let Some(ended) = next {
+            self.on_request_end(ended);
+            next = self.pool.next_end();
+        }
+    }
+
+    /// A slot has no request any more.
+    fn on_request_end(&mut self, ended: EndedRequest) {
+        let EndedRequest { slot, end, time } = ended;
         self.in_flight -= 1;
         if self.is_open_loop() {
-            self.pool.connections[number as usize].free_since = now;
-            self.free_connections.push(number);
+            *self.pool.free_since(slot) = time;
+            self.free_slots.push(slot);
         } else {
-            self.schedule.on_answer(number, if end == RequestEnd::Disconnected { now + RECONNECT_PAUSE } else { now });
+            self.schedule.on_answer(slot, if end == RequestEnd::Disconnected { time + RECONNECT_PAUSE } else { time });
         }
     }
 
     /// Until when answers can be waited for; has that wait ended before the next request is due.
     fn wait_deadline(&mut self, now: u64, tick: u64) -> Result<u64> {
-        let window = &self.pool.stats.window;
+        let window = &self.pool.stats().window;
         let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
         let poll_deadline = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
         // Other threads may be the last to finish at any time.
         let poll_deadline =
             if self.is_finished { now + EXTENSION_POLL_NANOSECONDS } else { edge.unwrap_or(poll_deadline) };
         let until = poll_deadline.min(tick);
-        let can_send = !self.is_open_loop() || !self.free_connections.is_empty();
+        let can_send = !self.is_open_loop() || !self.free_slots.is_empty();
         let margin = if self.run.setup.spin { SPIN_NANOSECONDS } else { 0 };
         match self.next_due().filter(|_| can_send).map(|time| time.saturating_sub(margin)) {
             Some(wake) if wake <= now => return Ok(now),
-            Some(wake) if wake < until => self.pool.poller.set_wake_time(wake)?,
+            Some(wake) if wake < until => self.pool.poller().set_wake_time(wake)?,
             _ => {}
         }
         Ok(until)
@@ -275,7 +308,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     /// Waits for answers and takes them. What is due then is sent by the caller: several requests at once wake a server once, and
     /// no answer waits for them.
     fn handle_answers(&mut self, now: u64, until: u64) -> Result<()> {
-        let ready = self.pool.poller.wait(until.saturating_sub(now))?;
+        let ready = self.pool.poller().wait(until.saturating_sub(now))?;
         let wake_time = monotonic();
         let is_spin = ready == 0 && until == now;
         if is_spin {
@@ -283,14 +316,14 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         }
         let mut sockets = 0;
         for index in 0..ready {
-            let Some((token, flags)) = self.pool.poller.ready(index) else { continue };
+            let Some((token, flags)) = self.pool.poller().ready(index) else { continue };
             sockets += 1;
-            if let Some((end, now)) = self.pool.handle_ready(token, flags, wake_time) {
-                self.on_request_end(connection_number(token), end, now);
-            }
+            let ended = self.pool.handle_ready(token, flags, wake_time);
+            self.take_ends(ended);
         }
         let is_futile = sockets > 0 || is_spin && !self.run.setup.spin;
-        self.pool.stats.futile_wakeups += u64::from(is_futile && !self.pool.has_progress);
+        let is_futile = is_futile && !*self.pool.progress();
+        self.pool.stats_mut().futile_wakeups += u64::from(is_futile);
         Ok(())
     }
 
@@ -298,12 +331,12 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
     fn finish(mut self) -> RequestStats {
         let now = monotonic();
         let end = if self.run.is_stopped() { self.run.stop(now) } else { self.run.finish_time().unwrap_or(now) };
-        self.pool.stats.close(end);
+        self.pool.stats_mut().close(end);
         while let Some(due) = self.next_due().filter(|&due| due <= now && self.is_open_loop()) {
             self.schedule.take_due();
-            self.pool.stats.add_unsent(due, now);
+            self.pool.stats_mut().add_unsent(due, now);
         }
         self.pool.add_unfinished(now);
-        self.pool.stats
+        self.pool.into_stats()
     }
 }

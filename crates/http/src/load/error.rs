@@ -19,6 +19,9 @@ pub enum Error {
     /// A thread of the generator could not be started.
     #[error(transparent)]
     Thread(io::Error),
+    /// A request that HTTP/2 cannot send.
+    #[error("--http2: {0}")]
+    Http2(String),
     /// TLS cannot be set up.
     #[error("{0}")]
     Tls(String),

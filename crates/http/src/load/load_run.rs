@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::load::error::Result;
+use crate::load::http2_requests::Http2Requests;
 use crate::load::request::RequestSet;
 use crate::load::setup::LoadSetup;
 use crate::load::transport::ServerEndpoint;
@@ -13,6 +15,8 @@ pub(crate) struct LoadRun<'s> {
     pub(crate) peer: &'s ServerEndpoint,
     /// Written once: those of a log may take much memory.
     pub(crate) requests: RequestSet,
+    /// What HTTP/2 sends of them; nothing where HTTP/1.1 is spoken.
+    pub(crate) http2_requests: Http2Requests,
     /// A body that one thread has learnt is the right one for all.
     pub(crate) checker: BodyChecker,
     /// When a thread stopped before the end, in nanoseconds; the maximum while none has.
@@ -23,18 +27,24 @@ pub(crate) struct LoadRun<'s> {
 }
 
 impl<'s> LoadRun<'s> {
-    pub(crate) fn new(setup: &'s LoadSetup, peer: &'s ServerEndpoint) -> Self {
-        let requests = setup.request_set();
+    /// # Errors
+    /// A request that HTTP/2 cannot send.
+    pub(crate) fn new(setup: &'s LoadSetup, peer: &'s ServerEndpoint) -> Result<Self> {
+        let (requests, http2_requests) = match setup.http2_streams {
+            None => (setup.request_set(), Http2Requests::default()),
+            Some(_) => (setup.request_set().without_bytes(), Http2Requests::new(setup)?),
+        };
         let checker = BodyChecker::new(setup.verify, &setup.expected_bodies);
-        Self {
+        Ok(Self {
             setup,
             peer,
             requests,
+            http2_requests,
             checker,
             stop_time: AtomicU64::new(u64::MAX),
             unfinished_threads: AtomicU32::new(setup.threads.count()),
             last_finish: AtomicU64::new(0),
-        }
+        })
     }
 
     /// A thread has the last answer to its requests of a limited number; returns whether all threads have theirs.

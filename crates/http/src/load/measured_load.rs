@@ -141,7 +141,7 @@ impl Schedule {
         Self {
             mode,
             distribution,
-            connections: demand.max_connections(),
+            connections: setup.max_connections(&setup.demand),
             threads: setup.threads.count(),
             share: (setup.share != LoadShare::WHOLE)
                 .then(|| ShareOfHosts { number: setup.share.number() + 1, of: setup.share.parts() }),

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kelvin_core::NODE_TAG;
-use kelvin_core::load::{GeneratorLimit, LatencySummary, LoadFigures, OfferedLoad, RequestErrors, SecondResult};
+use kelvin_core::load::{
+    GeneratorLimit, Http2Figures, LatencySummary, LoadFigures, OfferedLoad, RequestErrors, SecondResult,
+};
 use kelvin_stats::median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,6 +77,9 @@ pub struct MergedLoad {
     pub connections: u64,
     /// Requests that were sent again.
     pub resent: u64,
+    /// What HTTP/2 did; none of loads by HTTP/1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2Figures>,
     /// The sums of the generators' histograms.
     pub histograms: LatencyHistograms,
     /// Each generator, in the order of the files.
@@ -271,6 +276,7 @@ struct LoadSum {
     offered: OfferedLoad,
     counts: Counts,
     errors: RequestErrors,
+    http2: Option<Http2Figures>,
     in_flight: Option<f64>,
     histograms: LatencyHistograms,
     generators: Vec<GeneratorShare>,
@@ -324,6 +330,7 @@ impl LoadSum {
             offered,
             counts: Counts::default(),
             errors: RequestErrors::default(),
+            http2: None,
             in_flight: None,
             histograms: LatencyHistograms::default(),
             generators: Vec::new(),
@@ -358,6 +365,10 @@ impl LoadSum {
             *count = count.checked_add(other).ok_or(MergeError::Overflow)?;
         }
         self.errors.merge(&result.errors, self.errors.first.is_none());
+        match (&mut self.http2, &result.http2) {
+            (Some(http2), Some(other)) => http2.merge(other),
+            (http2, other) => *http2 = *other,
+        }
         self.in_flight = match (self.in_flight, result.in_flight) {
             (Some(sum), Some(in_flight)) => Some(sum + in_flight),
             (sum, in_flight) => sum.or(in_flight),
@@ -420,6 +431,7 @@ impl LoadSum {
             in_flight: self.in_flight,
             connections,
             resent,
+            http2: self.http2,
             histograms: self.histograms,
             stragglers: stragglers::stragglers(&self.generators),
             generators: self.generators,

@@ -17,6 +17,16 @@ pub struct RequestTemplate {
     pub closes_connections: bool,
 }
 
+/// What requests say they come from.
+pub(crate) const USER_AGENT: &str = concat!("kelvin/", env!("CARGO_PKG_VERSION"));
+
+impl RequestTemplate {
+    /// Whether the length of the body is stated: of an empty one as well, where a body is expected (RFC 9110 8.6).
+    pub(crate) fn states_length(&self) -> bool {
+        !self.body.is_empty() || matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+}
+
 /// A header as it is written, such as `Accept: text/html`.
 ///
 /// # Errors
@@ -82,6 +92,12 @@ impl RequestSet {
         }));
     }
 
+    /// Without the bytes that HTTP/1.1 sends: HTTP/2 has a form of its own.
+    pub(crate) fn without_bytes(mut self) -> Self {
+        self.requests.iter_mut().for_each(|request| request.bytes = Vec::new());
+        self
+    }
+
     /// One of them.
     pub fn get(&self, number: usize) -> &PreparedRequest {
         &self.requests[number]
@@ -101,11 +117,9 @@ fn common_tail(target: &ServerUrl, template: &RequestTemplate) -> Vec<u8> {
         line("Host", target.authority.as_bytes());
     }
     if !has_header("user-agent") {
-        line("User-Agent", concat!("kelvin/", env!("CARGO_PKG_VERSION")).as_bytes());
+        line("User-Agent", USER_AGENT.as_bytes());
     }
-    // The length of an empty body is stated as well, where a body is expected (RFC 9110 8.6).
-    let has_body = !template.body.is_empty() || matches!(template.method, Method::POST | Method::PUT | Method::PATCH);
-    if has_body {
+    if template.states_length() {
         line("Content-Length", template.body.len().to_string().as_bytes());
     }
     if template.closes_connections && !has_header("connection") {

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use kelvin_core::load::{GroupFigures, LatencySummary, LoadResult, RequestErrors, Stalls};
+use kelvin_core::load::{GroupFigures, Http2Figures, LatencySummary, LoadResult, RequestErrors, Stalls};
 use kelvin_stats::Histogram;
 
 use crate::load::series::SecondStats;
+use crate::load::setup::LoadSetup;
 
 /// Nanoseconds of a second.
 pub(crate) const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
@@ -31,6 +32,7 @@ pub(crate) enum RequestFailure {
     Connect,
     NoPort,
     Closed,
+    Reset,
     TimedOut,
     Truncated,
     Malformed,
@@ -100,6 +102,8 @@ pub(crate) struct RequestStats {
     /// Connections that were made, and requests that were sent a second time.
     pub(crate) connections: u64,
     pub(crate) resent: u64,
+    /// What HTTP/2 did all the time; nothing where HTTP/1.1 is spoken.
+    pub(crate) http2: Option<Http2Figures>,
     /// Requests that waited for a free connection, and those that became due and were never sent.
     pub(crate) delayed: u64,
     pub(crate) unsent: u64,
@@ -151,6 +155,13 @@ impl RequestStats {
     pub(crate) fn new(window: Range<u64>, rule: CountingRule, groups: usize) -> Self {
         let groups = (0..groups).map(|_| GroupStats::default()).collect();
         Self { window, rule, groups, min_response: u64::MAX, ..Self::default() }
+    }
+
+    /// Those of a load before its first request.
+    pub(crate) fn of_load(setup: &LoadSetup) -> Self {
+        let rule = if setup.demand.is_open_loop() { CountingRule::WhenDue } else { CountingRule::WhenEnded };
+        let http2 = setup.http2_streams.map(|streams| Http2Figures { streams, ..Http2Figures::default() });
+        Self { http2, ..Self::new(0..0, rule, setup.group_count()) }
     }
 
     /// A request was sent, by the generator's own doing so late.
@@ -206,6 +217,7 @@ impl RequestStats {
             RequestFailure::Connect => errors.connect += 1,
             RequestFailure::NoPort => errors.no_port += 1,
             RequestFailure::Closed => errors.closed += 1,
+            RequestFailure::Reset => errors.reset += 1,
             RequestFailure::TimedOut => errors.timed_out += 1,
             RequestFailure::Truncated => errors.short += 1,
             RequestFailure::Malformed => errors.malformed += 1,
@@ -318,6 +330,9 @@ impl RequestStats {
         ] {
             *count += other;
         }
+        if let (Some(http2), Some(other)) = (&mut self.http2, &other.http2) {
+            http2.merge(other);
+        }
         let is_other_first = other.first_error.is_some_and(|time| self.first_error.is_none_or(|first| time < first));
         if is_other_first {
             self.first_error = other.first_error;
@@ -340,6 +355,7 @@ impl RequestStats {
             stalls: self.stalls(),
             connections: self.connections,
             resent: self.resent,
+            http2: self.http2,
             ..LoadResult::empty("")
         }
     }
@@ -697,6 +713,7 @@ mod tests {
             RequestFailure::Connect,
             RequestFailure::NoPort,
             RequestFailure::Closed,
+            RequestFailure::Reset,
             RequestFailure::TimedOut,
             RequestFailure::Truncated,
             RequestFailure::Malformed,
@@ -707,7 +724,7 @@ mod tests {
             tally.add_failure(times(11, 11, 12), failure, || format!("{failure:?}"));
         }
         tally.add_failure(times(1, 1, 2), RequestFailure::WrongBody, || unreachable!());
-        assert_eq!((tally.errors.count(), tally.requests, tally.response.count()), (8, 0, 0));
+        assert_eq!((tally.errors.count(), tally.requests, tally.response.count()), (9, 0, 0));
         assert_eq!(tally.errors.status[&503], 1);
         assert_eq!(tally.errors.first.as_deref(), Some("Connect"));
     }

@@ -37,6 +37,20 @@ pub trait RequestSchedule {
     fn on_answer(&mut self, _user: u32, _time: u64) {}
 }
 
+impl<S: RequestSchedule + ?Sized> RequestSchedule for Box<S> {
+    fn next_due(&self) -> Option<u64> {
+        (**self).next_due()
+    }
+
+    fn take_due(&mut self) -> Option<DueRequest> {
+        (**self).take_due()
+    }
+
+    fn on_answer(&mut self, user: u32, time: u64) {
+        (**self).on_answer(user, time);
+    }
+}
+
 /// How times are drawn around their mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

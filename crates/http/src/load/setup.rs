@@ -60,6 +60,8 @@ pub struct LoadSetup {
     pub expected_bodies: Vec<Option<ExpectedBody>>,
     /// How TLS is spoken, with a target that wants it.
     pub tls: Option<TlsConfig>,
+    /// Requests in flight on each connection by HTTP/2, at most; none where HTTP/1.1 is spoken.
+    pub http2_streams: Option<u32>,
     /// The threads that send them, no more than connections.
     pub threads: GeneratorThreads,
     /// Whether to look at the clock without sleeping shortly before a request is due.
@@ -113,6 +115,33 @@ impl LoadSetup {
         self.kinds.len().max(self.demand.stages().len())
     }
 
+    /// What is sent beside the paths: one template, or those of a log or of a mix.
+    pub(crate) fn templates(&self) -> Vec<&RequestTemplate> {
+        let templates: Vec<&RequestTemplate> =
+            self.kinds.iter().map(|kind| &kind.template).chain(&self.templates).collect();
+        if templates.is_empty() { vec![&self.template] } else { templates }
+    }
+
+    /// How many requests this part of the load may have in flight, each of which has a slot.
+    pub(crate) fn slot_count(&self, share: LoadShare) -> u32 {
+        let count = share.count_of(self.demand.max_connections());
+        match self.http2_streams {
+            Some(streams) if self.demand.is_open_loop() => count.saturating_mul(streams),
+            _ => count,
+        }
+    }
+
+    /// Most connections of this host for a demand: by HTTP/2 users share them.
+    pub fn max_connections(&self, demand: &Demand) -> u32 {
+        let count = |share: LoadShare| share.count_of(demand.max_connections());
+        match self.http2_streams {
+            Some(streams) if !demand.is_open_loop() => {
+                self.share.divide(self.threads.count()).map(|share| count(share).div_ceil(streams)).sum()
+            }
+            _ => count(self.share),
+        }
+    }
+
     /// What chooses each of them.
     pub(crate) fn file_chooser(&self, seed: u64) -> FileChooser {
         if self.kinds.is_empty() {
@@ -125,11 +154,7 @@ impl LoadSetup {
 
     /// The methods of its requests.
     pub(crate) fn methods(&self) -> String {
-        let templates = self.kinds.iter().map(|kind| &kind.template).chain(&self.templates);
-        let methods: BTreeSet<&str> = templates.map(|template| template.method.as_str()).collect();
-        if methods.is_empty() {
-            return self.template.method.to_string();
-        }
+        let methods: BTreeSet<&str> = self.templates().iter().map(|template| template.method.as_str()).collect();
         methods.into_iter().collect::<Vec<&str>>().join(", ")
     }
 

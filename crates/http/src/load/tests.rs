@@ -2,6 +2,8 @@
 
 mod departures;
 mod groups;
+#[cfg(feature = "http2")]
+mod http2;
 mod server;
 mod threads;
 #[cfg(feature = "tls")]
@@ -51,6 +53,7 @@ fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
         verify: Verify::Nothing,
         expected_bodies: vec![None],
         tls: None,
+        http2_streams: None,
         threads: GeneratorThreads::Unpinned(1),
         spin: false,
         extension: None,

@@ -33,7 +33,7 @@ pub fn run_load(
     peer: &ServerEndpoint,
     show: &mut dyn FnMut(&[SecondResult]),
 ) -> Result<MeasuredLoad> {
-    let run = LoadRun::new(setup, peer);
+    let run = LoadRun::new(setup, peer)?;
     let mut series = SecondSeries::new(setup.threads.count());
     let (start, results) = match setup.threads.count() {
         1 => {

@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, CommonState, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, CommonState, DigitallySignedStruct,
+    RootCertStore, SignatureScheme,
 };
 
 use crate::load::error::{Error, Result};
 use crate::load::stream_socket::StreamSocket;
-use crate::load::tls_session::{TlsSession, accepted_bytes};
+use crate::load::tls_session::{HTTP2_PROTOCOL, TlsSession, accepted_bytes};
 use crate::load::trust::Trust;
 
 /// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
@@ -69,6 +69,10 @@ impl TlsSession for ClientConnection {
         CommonState::is_handshaking(self)
     }
 
+    fn protocol(&self) -> Option<&[u8]> {
+        self.alpn_protocol()
+    }
+
     fn read(&mut self, mut socket: &StreamSocket, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
         let mut packets = if may_take { MAX_TLS_RECORDS } else { 0 };
         loop {
@@ -98,6 +102,9 @@ fn error_text(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
             "TLS: the server's certificate is that of an authority, not of a server".into()
         }
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "TLS: the server speaks no protocol that was offered: leave out --http2, or enable it there".into()
+        }
         rustls::Error::InvalidMessage(_) => {
             "TLS: the server's answer is not TLS: it may serve plain HTTP (http://) on this port".into()
         }
@@ -108,6 +115,16 @@ fn error_text(error: &rustls::Error) -> String {
 /// Whose certificates a client believes.
 #[derive(Clone, Debug)]
 pub struct TlsConfig(Arc<ClientConfig>);
+
+impl TlsConfig {
+    /// The same, with HTTP/2 as the protocol that is offered.
+    #[must_use]
+    pub fn for_http2(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols = vec![HTTP2_PROTOCOL.to_vec()];
+        Self(Arc::new(config))
+    }
+}
 
 /// Speaks TLS to servers whose certificates are believed.
 ///

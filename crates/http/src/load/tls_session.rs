@@ -5,6 +5,9 @@ use std::io::{self, ErrorKind};
 
 use crate::load::stream_socket::StreamSocket;
 
+/// The name of HTTP/2 in the list of protocols that a client offers (RFC 9113 3.1).
+pub(crate) const HTTP2_PROTOCOL: &[u8] = b"h2";
+
 /// The client's side of one connection with TLS.
 pub(crate) trait TlsSession: Debug {
     /// Takes bytes to be sent; returns how many it could take now.
@@ -18,6 +21,9 @@ pub(crate) trait TlsSession: Debug {
 
     /// Whether keys have not been agreed on yet.
     fn is_handshaking(&self) -> bool;
+
+    /// The protocol that the server chose (ALPN), if it chose one.
+    fn protocol(&self) -> Option<&[u8]>;
 
     /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
     fn read(&mut self, socket: &StreamSocket, buffer: &mut [u8], may_take: bool) -> io::Result<usize>;

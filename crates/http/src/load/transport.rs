@@ -2,15 +2,17 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelvin_sys::net::rx_timestamp::TimedRead;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use crate::load::error::{Error, Result};
 use crate::load::setup::LoadSetup;
 use crate::load::stream_socket::{ServerAddress, StreamSocket};
 use crate::load::tls::TlsServer;
-use crate::load::tls_session::{TlsSession, accepted_bytes};
+use crate::load::tls_session::{HTTP2_PROTOCOL, TlsSession, accepted_bytes};
 
 /// Time within which the server must take the first connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,6 +30,42 @@ impl ServerEndpoint {
     /// # Errors
     /// A server that has no address or takes no connection.
     pub fn connect_first(setup: &LoadSetup) -> Result<Self> {
+        let endpoint = Self::find(setup)?;
+        if setup.http2_streams.is_some() && endpoint.tls.is_some() {
+            let error = |error: io::Error| Error::Http2(format!("{}: {error}", setup.target.url));
+            endpoint.negotiate_http2().map_err(error)?;
+        }
+        Ok(endpoint)
+    }
+
+    /// Makes one connection by TLS, for which the server must choose HTTP/2: a load would only count that it does not.
+    fn negotiate_http2(&self) -> io::Result<()> {
+        let mut transport = HttpTransport::connect(self)?;
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let is_secret =
+            |transport: &HttpTransport| transport.session.as_ref().is_none_or(|session| !session.is_handshaking());
+        wait_until(&transport, PollFlags::OUT, deadline)?;
+        while !is_secret(&transport) {
+            transport.flush()?;
+            let wants_write = transport.session.as_ref().is_some_and(|session| session.wants_write());
+            wait_until(&transport, if wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }, deadline)?;
+            match transport.read(&mut [0; 1], true) {
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(io::Error::other("the server closed the connection before TLS was agreed on"));
+                }
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        let protocol = transport.session.as_ref().and_then(|session| session.protocol());
+        if protocol == Some(HTTP2_PROTOCOL) {
+            return Ok(());
+        }
+        Err(io::Error::other("the server did not choose HTTP/2 (ALPN): leave out --http2, or enable it there"))
+    }
+
+    /// The first address of the server that takes a connection, whatever protocol it speaks.
+    fn find(setup: &LoadSetup) -> Result<Self> {
         let target = &setup.target;
         let tls = setup.tls.as_ref().map(|config| TlsServer::new(config, &target.host)).transpose()?;
         let error = |address: ServerAddress, error| Error::Connect(target.url.clone(), address, error);
@@ -53,6 +91,17 @@ impl ServerEndpoint {
     /// Whether the server is on this host.
     pub fn is_local(&self) -> bool {
         self.address.is_local()
+    }
+}
+
+/// Waits until a socket is ready for one of these, or has failed.
+fn wait_until(transport: &HttpTransport, flags: PollFlags, deadline: Instant) -> io::Result<()> {
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec::try_from(timeout).unwrap_or_default();
+    match rustix::event::poll(&mut [PollFd::new(&transport.socket, flags)], Some(&timeout)) {
+        Ok(0) => Err(ErrorKind::TimedOut.into()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -114,8 +163,6 @@ pub(crate) fn has_no_port(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     #[test]

@@ -114,6 +114,7 @@ impl StepRunner {
             verify: Verify::Length,
             expected_bodies: vec![None; self.paths.len()],
             tls: None,
+            http2_streams: None,
             threads: self.threads(spec.users),
             spin: false,
             extension: Some(Arc::clone(&extension)),

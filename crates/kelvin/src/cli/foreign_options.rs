@@ -25,7 +25,7 @@ const ADVICE: &[Advice] = &[
     advice("kelvin load", &["--ipv4", "--ipv6", "-4", "-6"], "give the server's address in the URL"),
     advice("kelvin load", &["-m"], "give --method METHOD"),
     advice("kelvin load", &["-T"], "give -H 'Content-Type: TYPE'; a time-out is --timeout"),
-    advice("kelvin load", &["-p", "-P"], "give --method POST --body-file FILE"),
+    advice("kelvin load", &["-p", "-P"], "give --method POST --body-file FILE; requests in flight on a connection are --streams"),
     advice("kelvin load", &["-u"], "give --method PUT --body-file FILE"),
     advice("kelvin load", &["-i", "--head"], "give --method HEAD"),
     advice("kelvin load", &["-a"], "give -H 'Authorization: ...'"),
@@ -35,7 +35,8 @@ const ADVICE: &[Advice] = &[
     advice("kelvin load", &["-x", "--proxy"], "requests go to the server itself: leave it out"),
     advice("kelvin load", &["-r", "--redirect"], "errors end no load, and redirects are not followed: leave it out"),
     advice("kelvin load", &["--disable-compression"], "no response is decompressed: leave it out"),
-    advice("kelvin load", &["--http2", "-2", "--http-version", "-K"], "kelvin sends HTTP/1.1 over connections that stay open: leave it out"),
+    advice("kelvin load", &["-K"], "connections stay open in any case: leave it out"),
+    advice("kelvin load", &["-2", "--http-version", "--http2-prior-knowledge"], "give --http2, or leave it out for HTTP/1.1"),
     advice("kelvin load", &["--output-format", "--no-tui", "-j", "-e", "-g", "-w"], "give --json, or -o FILE.json: leave it out"),
     // fio, dd.
     advice("kelvin file read", &["--rw", "--readwrite"], "it reads in order, or with --random in random order; kelvin file write writes"),

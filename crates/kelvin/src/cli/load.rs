@@ -70,7 +70,7 @@ pub struct LoadArgs {
     /// Closed loop whose number of users changes: times and users, such as 10s:4,30s:64, with figures of each stage
     #[arg(long, value_name = "TIME:N,...", conflicts_with_all = ["users", "rate", "slo", "replay", "requests", "duration", "warm_up", "stages", "concurrency"])]
     pub user_stages: Option<StageList<u32>>,
-    /// Open loop: maximum connections, and so requests in flight, 1 to 100000 [default: 1000]
+    /// Open loop: maximum connections, and so requests in flight, with --http2 --streams of them on each; 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
     connections: Option<u32>,
     /// As wrk, oha and hey have it: --users, or with --rate, --slo or --replay --connections
@@ -133,6 +133,13 @@ pub struct LoadArgs {
     /// Open a connection for each request, and close it after the response [default: connections stay open]
     #[arg(long, alias = "disable-keepalive")]
     pub no_keepalive: bool,
+    /// Speak HTTP/2: as TLS agrees on it with https (ALPN), else from the first byte on (prior knowledge)
+    #[arg(long, conflicts_with = "no_keepalive")]
+    pub http2: bool,
+    /// With --http2: maximum requests in flight on each connection, 1 to 1000. Users, each of which has one in flight, share as few
+    /// connections as that takes in each thread; an open loop fills a connection before it opens another one [default: 1]
+    #[arg(long, value_name = "N", requires = "http2", value_parser = number_between(1, 1000))]
+    streams: Option<u32>,
     /// Certificates (PEM) to check https targets against: of authorities, or the server's own [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
@@ -210,6 +217,11 @@ impl LoadArgs {
     /// Most connections of an open loop.
     pub fn connections(&self) -> Option<u32> {
         self.connections.or(self.concurrency.filter(|_| self.is_open_loop()))
+    }
+
+    /// Most requests in flight on each connection of HTTP/2; none if HTTP/1.1 is to be spoken.
+    pub fn http2_streams(&self) -> Option<u32> {
+        self.http2.then(|| self.streams.unwrap_or(1))
     }
 
     /// How many threads send requests.

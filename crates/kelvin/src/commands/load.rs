@@ -3,6 +3,7 @@
 mod advice;
 mod failures;
 mod groups;
+mod http2;
 mod merge;
 mod merge_text;
 mod origin;
@@ -52,6 +53,9 @@ const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(10);
 /// Most connections of an open loop on one host, unless others are asked for.
 const DEFAULT_MAX_CONNECTIONS: u32 = 1000;
 
+/// Most requests in flight of an open loop by HTTP/2.
+const MAX_IN_FLIGHT: u64 = 1_000_000;
+
 /// Descriptors besides those of connections and threads.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
@@ -87,7 +91,9 @@ fn measure_loads(args: &LoadArgs) -> CmdResult {
     check_requests(args, &demands)?;
     let connections: Vec<u32> = demands.iter().map(|demand| setup.share.count_of(demand.max_connections())).collect();
     check_thread_count(args, &demands, &connections)?;
-    raise_descriptor_limit(connections.into_iter().max().unwrap_or(0), args.thread_count())?;
+    check_in_flight(args, &demands)?;
+    let most_connections = demands.iter().map(|demand| setup.max_connections(demand)).max().unwrap_or(0);
+    raise_descriptor_limit(most_connections, args.thread_count())?;
     // Until it is reached there is nothing to report, and a signal ends the program at once.
     let peer = ServerEndpoint::connect_first(&setup)?;
     let placement = GeneratorPlacement::choose(args, &peer)?;
@@ -261,7 +267,8 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     let duration = args.duration.unwrap_or(default_duration);
     let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(MAX_DEFAULT_WARM_UP));
     Ok(LoadSetup {
-        tls: tls.context("--ca")?,
+        tls: tls.context("--ca")?.map(|tls| if args.http2 { tls.for_http2() } else { tls }),
+        http2_streams: args.http2_streams(),
         target,
         unix_socket: args.unix_socket.clone(),
         paths,
@@ -414,6 +421,18 @@ fn check_thread_count(args: &LoadArgs, demands: &[Demand], connections: &[u32]) 
             args.thread_option()
         ),
     }
+}
+
+/// Refuses more requests in flight than have room in memory: each has a slot from the beginning.
+fn check_in_flight(args: &LoadArgs, demands: &[Demand]) -> Result<(), CliError> {
+    let connections = demands.iter().filter(|demand| demand.is_open_loop()).map(Demand::max_connections).max();
+    let Some((connections, streams)) = connections.zip(args.http2_streams()) else { return Ok(()) };
+    if u64::from(connections) * u64::from(streams) > MAX_IN_FLIGHT {
+        bail!(
+            "--streams {streams}: with --connections {connections} that is more than {MAX_IN_FLIGHT} requests in flight: give fewer of either"
+        );
+    }
+    Ok(())
 }
 
 /// What is sent with every request.

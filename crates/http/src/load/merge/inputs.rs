@@ -187,7 +187,11 @@ fn schedule_text(load: &MeasuredLoad) -> String {
     let files = if *paths == 1 { String::new() } else { format!(" for {paths} files") };
     // Parts of one schedule are drawn from one seed.
     let share = share.map_or_else(String::new, |share| format!(", in {} shares with --seed {seed}", share.of));
-    let connections = if *closes_connections { ", over a connection each" } else { "" };
+    let connections = match result.http2 {
+        Some(http2) => format!(", by HTTP/2 with {} on a connection", http2.streams),
+        None if *closes_connections => ", over a connection each".into(),
+        None => String::new(),
+    };
     let kinds = load_parts("kinds", result.kinds.iter().map(|kind| format!("{}:{}", kind.name, kind.weight)));
     let stages = load_parts("stages", result.stages.iter().map(|stage| stage.seconds.to_string()));
     format!("{schedule}, {method}{files}{kinds}{stages}{connections}{share}")
@@ -223,12 +227,16 @@ fn check_load(load: &MeasuredLoad) -> Result<u64, MergeError> {
         OfferedLoad::Rate { delayed, .. } => delayed,
         OfferedLoad::Users { .. } => 0,
     };
-    let errors =
-        [errors.connect, errors.no_port, errors.closed, errors.timed_out, errors.short, errors.malformed, errors.wrong]
-            .into_iter()
-            .chain(errors.status.values().copied());
+    let ended = [errors.connect, errors.no_port, errors.closed, errors.reset, errors.timed_out];
+    let wrong = [errors.short, errors.malformed, errors.wrong];
+    let errors = ended.into_iter().chain(wrong).chain(errors.status.values().copied());
     let error_count = errors.fold(0u64, u64::saturating_add);
+    let http2 = result.http2.unwrap_or_default();
     for (name, count) in [
+        ("http2.limited_connections", http2.limited_connections),
+        ("http2.limited_requests", http2.limited_requests),
+        ("http2.goaways", http2.goaways),
+        ("http2.refused", http2.refused),
         ("requests", *requests),
         ("unanswered", *unanswered),
         ("connections", *connections),

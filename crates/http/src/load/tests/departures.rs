@@ -9,6 +9,7 @@ use kelvin_sys::net::tx_timestamp;
 use super::*;
 use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS, Phase};
 use crate::load::load_run::LoadRun;
+use crate::load::request_pool::RequestPool;
 use crate::load::request_stats::RequestTimestamps;
 
 /// Nanoseconds in which what happens on this host has happened.
@@ -18,8 +19,8 @@ const MAX_WAIT: u64 = 60_000_000_000;
 fn connection_pool(setup: LoadSetup) -> ConnectionPool<'static> {
     let peer = ServerEndpoint::connect_first(&setup).unwrap();
     let (setup, peer) = Box::leak(Box::new((setup, peer)));
-    let run = Box::leak(Box::new(LoadRun::new(setup, peer)));
-    let mut pool = ConnectionPool::new(run, setup.demand.max_connections()).unwrap();
+    let run = Box::leak(Box::new(LoadRun::new(setup, peer).unwrap()));
+    let mut pool = ConnectionPool::prepare(run, setup.share).unwrap();
     pool.stats.window = 0..u64::MAX;
     pool
 }

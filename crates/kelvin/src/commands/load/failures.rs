@@ -47,7 +47,10 @@ impl<'l> Failures<'l> {
         }
         if self.resent > 0 {
             let count = units::count(self.resent);
-            write_paragraph(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
+            write_paragraph(
+                out,
+                format_args!("{count} sent again, because the server closed an idle connection or refused them"),
+            )?;
         }
         self.write_due(out)
     }
@@ -78,6 +81,7 @@ impl<'l> Failures<'l> {
             (errors.connect, "not connected"),
             (errors.no_port, "without a local port to connect from"),
             (errors.closed, "closed without an answer"),
+            (errors.reset, "refused or reset by the server"),
             (errors.timed_out, "timed out"),
             (errors.short, "short bodies"),
             (errors.malformed, "no HTTP"),

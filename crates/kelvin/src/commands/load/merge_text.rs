@@ -9,6 +9,7 @@ use kelvin_core::units::{self, plural};
 use kelvin_http::load::merge::{GeneratorShare, MergedLoad, Straggler, StragglerFigure};
 
 use super::failures::Failures;
+use super::http2;
 use super::sentence::{load_name, offered_text, rate_text, time_text, write_paragraph};
 use super::table::{self, NAME_WIDTH, write_cells, write_latencies};
 
@@ -58,6 +59,7 @@ fn write_merged_load(load: &MergedLoad, out: &mut dyn Write) -> io::Result<()> {
     let connections = plural(load.connections, "connection");
     let in_flight = load.in_flight.map_or_else(|| "none".into(), units::number);
     write_paragraph(out, format_args!("{in_flight} in flight on average, {connections} opened"))?;
+    http2::write_http2(load.http2.as_ref(), out)?;
     let MergedLoad { errors, unanswered, resent, offered, .. } = load;
     Failures { errors, unanswered: *unanswered, resent: *resent, offered: *offered }.write(out)?;
     writeln!(out)?;

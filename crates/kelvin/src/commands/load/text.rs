@@ -12,10 +12,10 @@ use kelvin_http::load::document::RateSearch;
 
 use super::advice::generator_advice;
 use super::failures::Failures;
-use super::groups;
 use super::placement::GeneratorPlacement;
 use super::sentence::{load_name, offered_text, time_text, write_paragraph};
 use super::table::{self, write_latencies};
+use super::{groups, http2};
 use crate::output;
 
 /// How far a measurement is, and the last second that is over.
@@ -61,6 +61,7 @@ pub fn write_load(load: &LoadResult, placement: &GeneratorPlacement, out: &mut d
         None => format!("none in flight within the measured {}", units::seconds(load.seconds)),
     };
     write_paragraph(out, format_args!("{in_flight}, {connections} opened"))?;
+    http2::write_http2(load.http2.as_ref(), out)?;
     Failures::of(load).write(out)?;
     writeln!(out)?;
     write_table(load, out)?;
