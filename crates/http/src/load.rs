@@ -12,7 +12,6 @@ mod har;
 mod histogram_text;
 #[cfg_attr(not(feature = "http2"), path = "load/without_http2.rs")]
 mod http2;
-mod http2_requests;
 mod load_run;
 pub mod load_share;
 pub mod measured_load;

@@ -65,10 +65,10 @@ enum ProtocolPool<'s> {
 
 impl<'s> ProtocolPool<'s> {
     fn new(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
-        Ok(match run.setup.http2_streams {
-            None => Self::Http1(Box::new(ConnectionPool::prepare(run, share)?)),
-            Some(_) => Self::Http2(Box::new(Http2Pool::prepare(run, share)?)),
-        })
+        match run.setup.http2_streams {
+            None => ConnectionPool::prepare(run, share).map(|pool| Self::Http1(Box::new(pool))),
+            Some(_) => Http2Pool::prepare(run, share).map(Box::new).map(Self::Http2),
+        }
     }
 }
 
@@ -94,11 +94,11 @@ impl<'s> PreparedThread<'s> {
     ) -> Result<ThreadResult> {
         let Self { run, chooser, pool, .. } = self;
         let result = match pool {
-            ProtocolPool::Http1(pool) => LoadEngine::new(run, *pool, chooser, schedule, start).run(observer),
+            ProtocolPool::Http1(pool) => LoadEngine::new(run, pool, chooser, schedule, start).run(observer),
             // A request of HTTP/2 takes so much more that one loop for all schedules costs nothing that can be seen.
             ProtocolPool::Http2(pool) => {
                 let schedule: Box<dyn RequestSchedule + '_> = Box::new(schedule);
-                LoadEngine::new(run, *pool, chooser, schedule, start).run(observer)
+                LoadEngine::new(run, pool, chooser, schedule, start).run(observer)
             }
         };
         if result.is_err() {
@@ -126,7 +126,12 @@ struct LoadEngine<'s, S, P> {
 }
 
 impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
-    fn new(run: &'s LoadRun<'s>, mut pool: P, chooser: FileChooser, schedule: S, start: u64) -> Self {
+    #[expect(
+        clippy::boxed_local,
+        reason = "without HTTP/2 its pool has no value, which code that knows its type could not pass on"
+    )]
+    fn new(run: &'s LoadRun<'s>, pool: Box<P>, chooser: FileChooser, schedule: S, start: u64) -> Self {
+        let mut pool = *pool;
         let free_slots =
             if run.setup.demand.is_open_loop() { (0..pool.slot_count()).rev().collect() } else { Vec::new() };
         let window_start = start + run.setup.warm_up.as_nanos() as u64;

@@ -7,6 +7,7 @@
 mod connection;
 mod failure;
 mod ready_list;
+mod requests;
 mod slot;
 mod socket;
 
@@ -30,6 +31,7 @@ use crate::load::verify::{ExpectedBody, Verify};
 use connection::Http2Connection;
 use failure::{AnswerProgress, EndReason, StreamFailure};
 use ready_list::ReadyList;
+pub(crate) use requests::Http2Requests;
 use slot::{Answer, Slot, SlotState};
 use socket::ReadOutcome;
 
@@ -62,6 +64,7 @@ struct Arrival {
 /// The streams of one thread, their connections, and what is counted of them.
 pub(crate) struct Http2Pool<'s> {
     run: &'s LoadRun<'s>,
+    requests: &'s Http2Requests,
     /// Slots of a lane.
     streams: u32,
     slots: Vec<Slot>,
@@ -210,7 +213,7 @@ impl<'s> Http2Pool<'s> {
             if slot.is_limited {
                 slot.times.sent = monotonic();
             }
-            let (request, body) = self.run.http2_requests.get(slot.request);
+            let (request, body) = self.requests.get(slot.request);
             has_sent = true;
             match connection.send(request, body) {
                 Ok(response) => {
@@ -443,6 +446,7 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
         let (ready, hashes) = (ReadyList::default(), setup.verify == Verify::Content);
         Ok(Self {
             run,
+            requests: run.http2_requests.as_ref().expect("a load by HTTP/2 has requests of it"),
             streams,
             slots: (0..slots).map(|number| Slot::new(ready.waker(number), hashes)).collect(),
             lanes: (0..slots.div_ceil(streams)).map(|_| Lane::default()).collect(),

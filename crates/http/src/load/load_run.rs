@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::load::error::Result;
-use crate::load::http2_requests::Http2Requests;
+use crate::load::http2::Http2Requests;
 use crate::load::request::RequestSet;
 use crate::load::setup::LoadSetup;
 use crate::load::transport::ServerEndpoint;
@@ -16,7 +16,7 @@ pub(crate) struct LoadRun<'s> {
     /// Written once: those of a log may take much memory.
     pub(crate) requests: RequestSet,
     /// What HTTP/2 sends of them; nothing where HTTP/1.1 is spoken.
-    pub(crate) http2_requests: Http2Requests,
+    pub(crate) http2_requests: Option<Http2Requests>,
     /// A body that one thread has learnt is the right one for all.
     pub(crate) checker: BodyChecker,
     /// When a thread stopped before the end, in nanoseconds; the maximum while none has.
@@ -31,8 +31,8 @@ impl<'s> LoadRun<'s> {
     /// A request that HTTP/2 cannot send.
     pub(crate) fn new(setup: &'s LoadSetup, peer: &'s ServerEndpoint) -> Result<Self> {
         let (requests, http2_requests) = match setup.http2_streams {
-            None => (setup.request_set(), Http2Requests::default()),
-            Some(_) => (setup.request_set().without_bytes(), Http2Requests::new(setup)?),
+            None => (setup.request_set(), None),
+            Some(_) => (setup.request_set().without_bytes(), Some(Http2Requests::new(setup)?)),
         };
         let checker = BodyChecker::new(setup.verify, &setup.expected_bodies);
         Ok(Self {

@@ -32,6 +32,7 @@ pub(crate) enum RequestFailure {
     Connect,
     NoPort,
     Closed,
+    #[cfg_attr(not(feature = "http2"), allow(dead_code, reason = "only a stream of HTTP/2 is reset"))]
     Reset,
     TimedOut,
     Truncated,

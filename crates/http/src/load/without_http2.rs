@@ -1,5 +1,8 @@
 //! What stands for HTTP/2 in a build without the feature `http2`: no load can be prepared, and the error states that.
 
+use std::convert::Infallible;
+use std::marker::PhantomData;
+
 use rustix::event::epoll::EventFlags;
 
 use crate::load::error::{Error, Result};
@@ -8,60 +11,77 @@ use crate::load::load_share::LoadShare;
 use crate::load::poll::Poller;
 use crate::load::request_pool::{EndedRequest, RequestEnd, RequestPool};
 use crate::load::request_stats::{RequestStats, RequestTimestamps};
+use crate::load::setup::LoadSetup;
+
+const UNSUPPORTED: &str = "this kelvin was built without HTTP/2: build it with the feature http2";
+
+/// The requests of a load: there are none.
+#[derive(Debug)]
+pub(crate) enum Http2Requests {}
+
+impl Http2Requests {
+    /// # Errors
+    /// Always.
+    pub(crate) fn new(_: &LoadSetup) -> Result<Self> {
+        Err(Error::Http2(UNSUPPORTED.into()))
+    }
+}
 
 /// The streams of a thread: there are none.
-pub(crate) enum Http2Pool<'s> {
-    /// Never made.
-    #[allow(dead_code)]
-    Never(std::convert::Infallible, &'s ()),
+pub(crate) struct Http2Pool<'s> {
+    never: Infallible,
+    _run: PhantomData<&'s ()>,
 }
 
 impl<'s> RequestPool<'s> for Http2Pool<'s> {
-    fn prepare(_: &'s LoadRun<'s>, _: LoadShare) -> Result<Self> {
-        Err(Error::Http2("this kelvin was built without HTTP/2: build it with the feature http2".into()))
+    fn prepare(run: &'s LoadRun<'s>, _: LoadShare) -> Result<Self> {
+        match run.http2_requests {
+            Some(ref requests) => match *requests {},
+            None => Err(Error::Http2(UNSUPPORTED.into())),
+        }
     }
 
     fn slot_count(&self) -> u32 {
-        match *self {}
+        match self.never {}
     }
 
     fn stats(&self) -> &RequestStats {
-        match *self {}
+        match self.never {}
     }
 
     fn stats_mut(&mut self) -> &mut RequestStats {
-        match *self {}
+        match self.never {}
     }
 
     fn into_stats(self) -> RequestStats {
-        match self {}
+        match self.never {}
     }
 
     fn poller(&mut self) -> &mut Poller {
-        match *self {}
+        match self.never {}
     }
 
     fn progress(&mut self) -> &mut bool {
-        match *self {}
+        match self.never {}
     }
 
     fn free_since(&mut self, _: u32) -> &mut u64 {
-        match *self {}
+        match self.never {}
     }
 
     fn send_request(&mut self, _: u32, _: usize, _: RequestTimestamps) -> Option<RequestEnd> {
-        match *self {}
+        match self.never {}
     }
 
     fn handle_ready(&mut self, _: u64, _: EventFlags, _: u64) -> Option<EndedRequest> {
-        match *self {}
+        match self.never {}
     }
 
     fn time_out(&mut self, _: u32, _: u64, _: u64) -> Option<RequestEnd> {
-        match *self {}
+        match self.never {}
     }
 
     fn add_unfinished(&mut self, _: u64) {
-        match *self {}
+        match self.never {}
     }
 }

@@ -15,7 +15,7 @@ const CONNECTION_HEADERS: [&str; 6] =
     ["connection", "http2-settings", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
 /// Whether HTTP/2 forbids this header.
-pub(crate) fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
+fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
     CONNECTION_HEADERS.contains(&name.as_str()) || *name == header::TE && value != "trailers"
 }
 
