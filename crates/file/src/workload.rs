@@ -158,6 +158,14 @@ pub enum Flush {
 }
 
 impl Flush {
+    /// The call of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "fsync",
+            Self::Data => "fdatasync",
+        }
+    }
+
     /// Flushes a file.
     fn carry_out(self, file: &std::fs::File) -> std::io::Result<()> {
         match self {

@@ -488,17 +488,7 @@ mod tests {
         let root = OpenDirectory::open_root(directory.path()).unwrap();
         let kind = EntryKind::File { bytes: 2 * BLOCK_BYTES, stored: 2 * BLOCK_BYTES };
         let (name, modified) = (b"a".to_vec().try_into().unwrap(), Mtime { seconds: 1, nanoseconds: 0 });
-        let entry = FileEntry {
-            parent: 0,
-            name,
-            kind,
-            mode: 0o644,
-            modified,
-            owner: None,
-            attributes: Vec::new(),
-            has_links: false,
-            acls: Vec::new(),
-        };
+        let entry = FileEntry::new((0, name), kind, (0o644, modified));
         let mut incoming = IncomingFile::create(&root, directory.path().join("a"), &entry, None).unwrap();
         incoming.write(&[7; 1 << 20], 0).unwrap();
         let stream = incoming.shared().unwrap();

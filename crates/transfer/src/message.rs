@@ -254,6 +254,12 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
+    /// One that has a name, a kind, permissions and a time, and nothing else that is to be kept.
+    pub(crate) fn new((parent, name): (u32, FileName), kind: EntryKind, (mode, modified): (u32, Mtime)) -> Self {
+        let (attributes, acls) = (Vec::new(), Vec::new());
+        Self { parent, name, kind, mode, modified, owner: None, attributes, has_links: false, acls }
+    }
+
     /// Whether a file comes with others.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.kind, EntryKind::File { bytes, stored } if bytes <= MAX_SMALL_FILE && stored >= bytes)

@@ -54,17 +54,7 @@ mod tests {
         let set = |seconds, nanoseconds| {
             let (name, modified) = (b"a".to_vec().try_into().unwrap(), Mtime { seconds, nanoseconds });
             let kind = EntryKind::File { bytes: 0, stored: 0 };
-            let entry = FileEntry {
-                parent: 0,
-                name,
-                kind,
-                mode: 0o644,
-                modified,
-                owner: None,
-                attributes: Vec::new(),
-                has_links: false,
-                acls: Vec::new(),
-            };
+            let entry = FileEntry::new((0, name), kind, (0o644, modified));
             set_metadata(&file, &|| PathBuf::from("a"), &entry).map_err(|error| error.to_string())
         };
         for nanoseconds in [1_000_000_000, rustix::fs::UTIME_NOW as u32, rustix::fs::UTIME_OMIT as u32] {

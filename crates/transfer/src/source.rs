@@ -452,17 +452,7 @@ impl SourceList {
         let modified = Mtime { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() };
         let kind = EntryKind::Stream;
         // As a shell's redirection would make it, but for its umask.
-        let entry = FileEntry {
-            parent: 0,
-            name,
-            kind,
-            mode: 0o644,
-            modified,
-            owner: None,
-            attributes: Vec::new(),
-            has_links: false,
-            acls: Vec::new(),
-        };
+        let entry = FileEntry::new((0, name), kind, (0o644, modified));
         let source = SourceEntry { path: PathBuf::new(), entry, identity: (0, 0), is_followed: true, has_holes: false };
         Ok(Self { sources: vec![Arc::new(source)], ..Self::default() })
     }
@@ -589,17 +579,7 @@ impl SourceList {
         let is_linked = self.preserve.hard_links && stat.st_nlink > 1 && matches!(kind, EntryKind::File { .. });
         if is_linked && let Some(kind) = self.further_name(stat, &name)? {
             let (mode, modified) = (stat.st_mode & PERMISSION_BITS, Mtime::of_stat(stat));
-            let entry = FileEntry {
-                parent,
-                name,
-                kind,
-                mode,
-                modified,
-                owner: None,
-                attributes: Vec::new(),
-                has_links: false,
-                acls: Vec::new(),
-            };
+            let entry = FileEntry::new((parent, name), kind, (mode, modified));
             let identity = (stat.st_dev, stat.st_ino);
             let source = SourceEntry { path: path.to_owned(), entry, identity, is_followed, has_holes: false };
             self.hard_links.push(Arc::new(source));

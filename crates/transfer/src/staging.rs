@@ -149,17 +149,7 @@ impl Staging {
         let entry = |number: usize| {
             let name = FileName::try_from(format!("cost-{number}").into_bytes()).map_err(std::io::Error::other)?;
             let kind = kind.clone();
-            Ok(FileEntry {
-                parent: 0,
-                name,
-                kind,
-                mode: 0o644,
-                modified,
-                owner: None,
-                attributes: Vec::new(),
-                has_links: false,
-                acls: Vec::new(),
-            })
+            Ok(FileEntry::new((0, name), kind, (0o644, modified)))
         };
         let entries = (0..stage_costs::MAX_TIMED_FILES).map(entry).collect::<std::io::Result<Vec<_>>>()?;
         let path = || PathBuf::from(".");
@@ -229,17 +219,7 @@ mod tests {
     fn publish(staging: &Staging, name: &str, (content, sync): (&[u8], bool)) -> Result<()> {
         let name = name.as_bytes().to_vec().try_into().unwrap();
         let kind = EntryKind::File { bytes: content.len() as u64, stored: 0 };
-        let entry = FileEntry {
-            parent: 0,
-            name,
-            kind,
-            mode: MODE,
-            modified: MODIFIED,
-            owner: None,
-            attributes: Vec::new(),
-            has_links: false,
-            acls: Vec::new(),
-        };
+        let entry = FileEntry::new((0, name), kind, (MODE, MODIFIED));
         staging.publish(&StagedFile { entry: &entry, content, path: &|| PathBuf::from("told"), sync })
     }
 

@@ -374,17 +374,7 @@ fn digest(content: &[u8]) -> Blake3Digest {
 fn entry(parent: u32, name: &str, kind: EntryKind) -> FileEntry {
     let modified = Mtime { seconds: 1_000_000_000, nanoseconds: 5 };
     let name = name.as_bytes().to_vec().try_into().unwrap();
-    FileEntry {
-        parent,
-        name,
-        kind,
-        mode: 0o104_755,
-        modified,
-        owner: None,
-        attributes: Vec::new(),
-        has_links: false,
-        acls: Vec::new(),
-    }
+    FileEntry::new((parent, name), kind, (0o104_755, modified))
 }
 
 fn file(name: &str, bytes: u64) -> FileEntry {

@@ -281,11 +281,9 @@ fn settings_text(job: &Job) -> String {
         if read == write { format!("blocks of {read}") } else { format!("reads of {read}, writes of {write}") };
     let depth = if job.depth > 1 { format!(", depth {}", job.depth) } else { String::new() };
     let access = if job.access == Access::Direct { "past the page cache" } else { "through the page cache" };
-    let flush = match job.flush_every {
-        Some((count, Flush::All)) => format!(", fsync every {}", units::plural(count, "write")),
-        Some((count, Flush::Data)) => format!(", fdatasync every {}", units::plural(count, "write")),
-        None => String::new(),
-    };
+    let flush_text =
+        |(count, flush): (u64, Flush)| format!(", {} every {}", flush.name(), units::plural(count, "write"));
+    let flush = job.flush_every.map(flush_text).unwrap_or_default();
     format!("{order} {mix}{repeats}, {blocks}, {}{depth}, {access}{flush}", job.engine.name())
 }
 
