@@ -12,9 +12,9 @@ use rustix::event::epoll::EventFlags;
 use crate::load::error::Result;
 use crate::load::load_run::LoadRun;
 use crate::load::load_share::LoadShare;
-use crate::load::poll::{Poller, connection_number};
-use crate::load::request_pool::{EndedRequest, RequestEnd, RequestPool};
-use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
+use crate::load::poll::connection_number;
+use crate::load::request_pool::{EndedRequest, PoolState, RequestEnd, RequestPool};
+use crate::load::request_stats::{RequestFailure, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, ResponseParser, TruncatedAt};
 use crate::load::transport::{HttpTransport, has_no_port};
 use crate::load::verify::{ExpectedBody, Verify};
@@ -99,15 +99,12 @@ impl LoadConnection {
 pub(crate) struct ConnectionPool<'s> {
     run: &'s LoadRun<'s>,
     pub(crate) connections: Vec<LoadConnection>,
-    pub(crate) poller: Poller,
-    pub(crate) stats: RequestStats,
+    pub(crate) state: PoolState,
     buffer: Vec<u8>,
     /// When the kernel reported the bytes that are being read.
     wake_time: u64,
     /// Requests until the next one whose departure delay is measured.
     requests_until_sample: u32,
-    /// Whether anything was sent, taken or closed since this was last unset.
-    has_progress: bool,
 }
 
 impl<'s> ConnectionPool<'s> {
@@ -118,7 +115,7 @@ impl<'s> ConnectionPool<'s> {
     fn connect(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         let connection = &mut self.connections[number as usize];
         let result = HttpTransport::connect(self.run.peer).and_then(|transport| {
-            self.poller.add(&transport, connection.token)?;
+            self.state.poller.add(&transport, connection.token)?;
             Ok(transport)
         });
         match result {
@@ -143,7 +140,7 @@ impl<'s> ConnectionPool<'s> {
         if flags.contains(EventFlags::ERR)
             && connection.transport.as_ref().is_some_and(|transport| transport.transit_time().is_some())
         {
-            self.has_progress = true;
+            self.state.has_progress = true;
             if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::RDHUP) {
                 return None;
             }
@@ -153,10 +150,10 @@ impl<'s> ConnectionPool<'s> {
         let is_writable = has_failed || flags.contains(EventFlags::OUT);
         match connection.phase {
             Phase::Connecting if is_writable => {
-                self.has_progress = true;
+                self.state.has_progress = true;
                 let end = match connection.transport.as_ref()?.socket.take_error() {
                     Ok(None) => {
-                        self.stats.connections += 1;
+                        self.state.stats.connections += 1;
                         self.write_request(number, wake_time)
                     }
                     Ok(Some(error)) | Err(error) => self.on_connect_failure(number, wake_time, &error),
@@ -167,7 +164,7 @@ impl<'s> ConnectionPool<'s> {
             Phase::Idle => {
                 // The server has closed it, or speaks without being asked: neither is for the next request.
                 connection.close();
-                self.has_progress = true;
+                self.state.has_progress = true;
                 None
             }
             Phase::InFlight => {
@@ -208,14 +205,14 @@ impl<'s> ConnectionPool<'s> {
             self.requests_until_sample = if departure.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
             departure
                 .into_iter()
-                .for_each(|departure| self.stats.departure_delay.add(departure.saturating_sub(send_start)));
+                .for_each(|departure| self.state.stats.departure_delay.add(departure.saturating_sub(send_start)));
         } else if self.requests_until_sample < u32::MAX {
             self.requests_until_sample = self.requests_until_sample.saturating_sub(1);
         }
         match result {
             Ok(length) => {
                 connection.written_bytes += length;
-                self.has_progress |= length > 0;
+                self.state.has_progress |= length > 0;
                 self.update_interest(number, now)
             }
             Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
@@ -232,8 +229,8 @@ impl<'s> ConnectionPool<'s> {
             return None;
         }
         connection.watches_writable = watches_writable;
-        self.has_progress = true;
-        match self.poller.change(transport, connection.token, watches_writable) {
+        self.state.has_progress = true;
+        match self.state.poller.change(transport, connection.token, watches_writable) {
             Ok(()) => None,
             Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
         }
@@ -248,7 +245,7 @@ impl<'s> ConnectionPool<'s> {
             // Before anything is done with the bytes: that is the generator's time.
             let now = monotonic();
             // Of TLS a part of a record may have been taken, which gives no bytes yet.
-            self.has_progress |=
+            self.state.has_progress |=
                 transport.session.is_some() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
             let end = match read {
                 Ok(TimedRead { length: 0, .. }) => self.on_end(number, now, None),
@@ -273,7 +270,7 @@ impl<'s> ConnectionPool<'s> {
         let read_delay = read_delay.min(now.saturating_sub(connection.times.sent));
         let (length, is_timed) = (timed_read.length, timed_read.arrival.is_some());
         let arrival = if is_timed { now - read_delay } else { now };
-        let (hasher, stats) = (&mut connection.hasher, &mut self.stats);
+        let (hasher, stats) = (&mut connection.hasher, &mut self.state.stats);
         let parse_result = connection.parser.feed(&self.buffer[..length], &mut |body| {
             stats.add_received(arrival, body.len() as u64);
             if let Some(hasher) = hasher {
@@ -283,8 +280,8 @@ impl<'s> ConnectionPool<'s> {
         let is_plaintext = connection.transport.as_ref().is_some_and(|transport| transport.session.is_none());
         ControlFlow::Break(match parse_result {
             Ok(Some(answer)) => {
-                self.stats.read_delay.add(read_delay);
-                self.stats.queue_delay.add(now - self.wake_time);
+                self.state.stats.read_delay.add(read_delay);
+                self.state.stats.queue_delay.add(now - self.wake_time);
                 // Where it is not known when an answer came, its response time ends when it was read.
                 connection.times.generator_delay += if is_timed { 0 } else { read_delay };
                 Some(self.on_answer(number, arrival, answer))
@@ -304,12 +301,12 @@ impl<'s> ConnectionPool<'s> {
         let is_success = matches!(answer.status, 200..300 | 304);
         if !is_success {
             let text = || format!("status {}", answer.status);
-            self.stats.add_failure(times, RequestFailure::Status(answer.status), text);
+            self.state.stats.add_failure(times, RequestFailure::Status(answer.status), text);
         } else if !self.run.checker.check_body(connection.request, ExpectedBody { length: answer.body, hash }) {
             let text = || format!("other bytes than expected, {} of them", answer.body);
-            self.stats.add_failure(times, RequestFailure::WrongBody, text);
+            self.state.stats.add_failure(times, RequestFailure::WrongBody, text);
         } else {
-            self.stats.add_answer(times, answer.body);
+            self.state.stats.add_answer(times, answer.body);
         }
         connection.phase = Phase::Idle;
         connection.was_used = true;
@@ -349,12 +346,12 @@ impl<'s> ConnectionPool<'s> {
         if can_retry {
             connection.rewind(request.head_only);
             connection.is_retry = true;
-            self.stats.resent += 1;
+            self.state.stats.resent += 1;
             return self.connect(number, now);
         }
         connection.phase = Phase::Idle;
         let times = RequestTimestamps { end: now, ..connection.times };
-        self.stats.add_failure(times, failure, || text.to_string());
+        self.state.stats.add_failure(times, failure, || text.to_string());
         Some(match failure {
             RequestFailure::Connect | RequestFailure::NoPort | RequestFailure::Closed => RequestEnd::Disconnected,
             _ => RequestEnd::Answered,
@@ -370,12 +367,10 @@ impl<'s> RequestPool<'s> for ConnectionPool<'s> {
         Ok(Self {
             run,
             connections: (0..setup.slot_count(share)).map(connection).collect(),
-            poller: Poller::new()?,
-            stats: RequestStats::of_load(setup),
+            state: PoolState::new(setup)?,
             buffer: vec![0; READ_BUFFER_BYTES],
             wake_time: 0,
             requests_until_sample: 0,
-            has_progress: false,
         })
     }
 
@@ -383,24 +378,16 @@ impl<'s> RequestPool<'s> for ConnectionPool<'s> {
         self.connections.len() as u32
     }
 
-    fn stats(&self) -> &RequestStats {
-        &self.stats
+    fn state(&self) -> &PoolState {
+        &self.state
     }
 
-    fn stats_mut(&mut self) -> &mut RequestStats {
-        &mut self.stats
+    fn state_mut(&mut self) -> &mut PoolState {
+        &mut self.state
     }
 
-    fn into_stats(self) -> RequestStats {
-        self.stats
-    }
-
-    fn poller(&mut self) -> &mut Poller {
-        &mut self.poller
-    }
-
-    fn progress(&mut self) -> &mut bool {
-        &mut self.has_progress
+    fn into_state(self) -> PoolState {
+        self.state
     }
 
     fn free_since(&mut self, slot: u32) -> &mut u64 {
@@ -408,7 +395,7 @@ impl<'s> RequestPool<'s> for ConnectionPool<'s> {
     }
 
     fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
-        self.has_progress = true;
+        self.state.has_progress = true;
         let head_only = self.run.requests.get(request).head_only;
         let connection = self.connection(number);
         (connection.request, connection.times, connection.is_retry) = (request, times, false);
@@ -420,15 +407,15 @@ impl<'s> RequestPool<'s> for ConnectionPool<'s> {
     }
 
     fn handle_ready(&mut self, token: u64, flags: EventFlags, wake_time: u64) -> Option<EndedRequest> {
-        let had_progress = std::mem::take(&mut self.has_progress);
+        let had_progress = std::mem::take(&mut self.state.has_progress);
         let number = connection_number(token);
         let end = self.handle_event(token, flags, wake_time);
-        let has_progress = std::mem::replace(&mut self.has_progress, true);
+        let has_progress = std::mem::replace(&mut self.state.has_progress, true);
         let connection = self.connection(number);
         let is_futile = !has_progress && connection.token == token;
         connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
         if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
-            self.has_progress = had_progress || has_progress;
+            self.state.has_progress = had_progress || has_progress;
             return end.map(|(end, time)| EndedRequest { slot: number, end, time });
         }
         let end = self.on_failure(number, wake_time, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
@@ -445,7 +432,7 @@ impl<'s> RequestPool<'s> for ConnectionPool<'s> {
 
     fn add_unfinished(&mut self, now: u64) {
         for connection in self.connections.iter().filter(|connection| connection.phase != Phase::Idle) {
-            self.stats.add_unfinished(RequestTimestamps { end: now, ..connection.times });
+            self.state.stats.add_unfinished(RequestTimestamps { end: now, ..connection.times });
         }
     }
 }

@@ -136,8 +136,8 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
             if run.setup.demand.is_open_loop() { (0..pool.slot_count()).rev().collect() } else { Vec::new() };
         let window_start = start + run.setup.warm_up.as_nanos() as u64;
         let durations = run.setup.demand.stages().into_iter().map(|(_, duration)| duration);
-        pool.stats_mut().stage_ends = stage_ends(window_start, durations).collect();
-        pool.stats_mut().window = window_start..window_start + run.setup.duration.as_nanos() as u64;
+        pool.state_mut().stats.stage_ends = stage_ends(window_start, durations).collect();
+        pool.state_mut().stats.window = window_start..window_start + run.setup.duration.as_nanos() as u64;
         Self {
             run,
             schedule,
@@ -156,8 +156,8 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
         let mut tick = 0;
         loop {
             let now = monotonic();
-            if window_usage.sample(&self.pool.stats().window, now, self.spin_nanoseconds) {
-                let RequestStats { read_delay, queue_delay, departure_delay, .. } = self.pool.stats_mut();
+            if window_usage.sample(&self.pool.state().stats.window, now, self.spin_nanoseconds) {
+                let RequestStats { read_delay, queue_delay, departure_delay, .. } = &mut self.pool.state_mut().stats;
                 (*read_delay, *queue_delay, *departure_delay) = Default::default();
             }
             if now >= tick {
@@ -167,7 +167,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
             if self.is_over(now) {
                 break;
             }
-            *self.pool.progress() = false;
+            self.pool.state_mut().has_progress = false;
             self.send_due(now);
             self.pool.flush();
             self.take_ends(None);
@@ -188,7 +188,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
                 self.on_request_end(EndedRequest { slot, end, time: now });
             }
         }
-        let stats = self.pool.stats_mut();
+        let stats = &mut self.pool.state_mut().stats;
         stats.end_seconds(now.min(stats.window.end));
         observer(stats.take_seconds());
     }
@@ -201,7 +201,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
         if self.run.is_stopped() || self.run.finish_time().is_some() {
             return true;
         }
-        let end = self.pool.stats().window.end;
+        let end = self.pool.state().stats.window.end;
         let is_limited = self.run.setup.requests.is_some();
         let is_done = if self.is_open_loop() {
             let is_answered = self.in_flight == 0 && self.next_due().is_none();
@@ -226,7 +226,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
 
     /// When the next request of the run is due.
     fn next_due(&self) -> Option<u64> {
-        self.schedule.next_due().filter(|&time| time < self.pool.stats().window.end || self.is_extended())
+        self.schedule.next_due().filter(|&time| time < self.pool.state().stats.window.end || self.is_extended())
     }
 
     /// Sends what is due, of many requests some: answers, time-outs and signals are looked for in between.
@@ -251,7 +251,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
     fn send(&mut self, slot: u32, request: DueRequest, now: u64) {
         let mut earliest_send = request.time;
         if self.is_starved {
-            let stats = self.pool.stats_mut();
+            let stats = &mut self.pool.state_mut().stats;
             stats.delayed += u64::from(stats.window.contains(&request.time));
             earliest_send = earliest_send.max(*self.pool.free_since(slot));
         }
@@ -263,7 +263,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
             generator_delay: now - earliest_send.min(now),
             kind: self.run.requests.get(request_number).kind,
         };
-        self.pool.stats_mut().add_sent(times);
+        self.pool.state_mut().stats.add_sent(times);
         self.in_flight += 1;
         if let Some(end) = self.pool.send_request(slot, request_number, times) {
             self.on_request_end(EndedRequest { slot, end, time: now });
@@ -293,7 +293,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
 
     /// Until when answers can be waited for; has that wait ended before the next request is due.
     fn wait_deadline(&mut self, now: u64, tick: u64) -> Result<u64> {
-        let window = &self.pool.stats().window;
+        let window = &self.pool.state().stats.window;
         let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
         let poll_deadline = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
         // Other threads may be the last to finish at any time.
@@ -304,7 +304,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
         let margin = if self.run.setup.spin { SPIN_NANOSECONDS } else { 0 };
         match self.next_due().filter(|_| can_send).map(|time| time.saturating_sub(margin)) {
             Some(wake) if wake <= now => return Ok(now),
-            Some(wake) if wake < until => self.pool.poller().set_wake_time(wake)?,
+            Some(wake) if wake < until => self.pool.state_mut().poller.set_wake_time(wake)?,
             _ => {}
         }
         Ok(until)
@@ -313,7 +313,7 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
     /// Waits for answers and takes them. What is due then is sent by the caller: several requests at once wake a server once, and
     /// no answer waits for them.
     fn handle_answers(&mut self, now: u64, until: u64) -> Result<()> {
-        let ready = self.pool.poller().wait(until.saturating_sub(now))?;
+        let ready = self.pool.state_mut().poller.wait(until.saturating_sub(now))?;
         let wake_time = monotonic();
         let is_spin = ready == 0 && until == now;
         if is_spin {
@@ -321,14 +321,14 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
         }
         let mut sockets = 0;
         for index in 0..ready {
-            let Some((token, flags)) = self.pool.poller().ready(index) else { continue };
+            let Some((token, flags)) = self.pool.state_mut().poller.ready(index) else { continue };
             sockets += 1;
             let ended = self.pool.handle_ready(token, flags, wake_time);
             self.take_ends(ended);
         }
         let is_futile = sockets > 0 || is_spin && !self.run.setup.spin;
-        let is_futile = is_futile && !*self.pool.progress();
-        self.pool.stats_mut().futile_wakeups += u64::from(is_futile);
+        let is_futile = is_futile && !self.pool.state_mut().has_progress;
+        self.pool.state_mut().stats.futile_wakeups += u64::from(is_futile);
         Ok(())
     }
 
@@ -336,12 +336,12 @@ impl<'s, S: RequestSchedule, P: RequestPool<'s>> LoadEngine<'s, S, P> {
     fn finish(mut self) -> RequestStats {
         let now = monotonic();
         let end = if self.run.is_stopped() { self.run.stop(now) } else { self.run.finish_time().unwrap_or(now) };
-        self.pool.stats_mut().close(end);
+        self.pool.state_mut().stats.close(end);
         while let Some(due) = self.next_due().filter(|&due| due <= now && self.is_open_loop()) {
             self.schedule.take_due();
-            self.pool.stats_mut().add_unsent(due, now);
+            self.pool.state_mut().stats.add_unsent(due, now);
         }
         self.pool.add_unfinished(now);
-        self.pool.into_stats()
+        self.pool.into_state().stats
     }
 }

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::task::Poll;
 
+use kelvin_core::load::Http2Figures;
 use kelvin_sys::clock::monotonic;
 use rustix::event::epoll::EventFlags;
 use slab::Slab;
@@ -23,9 +24,9 @@ use crate::load::connection_pool::{FUTILE_WAKEUPS_ERROR, MAX_FUTILE_WAKEUPS};
 use crate::load::error::Result;
 use crate::load::load_run::LoadRun;
 use crate::load::load_share::LoadShare;
-use crate::load::poll::{Poller, connection_number};
-use crate::load::request_pool::{EndedRequest, RequestEnd, RequestPool};
-use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
+use crate::load::poll::connection_number;
+use crate::load::request_pool::{EndedRequest, PoolState, RequestEnd, RequestPool};
+use crate::load::request_stats::{RequestFailure, RequestTimestamps};
 use crate::load::transport::has_no_port;
 use crate::load::verify::{ExpectedBody, Verify};
 use connection::Http2Connection;
@@ -72,8 +73,7 @@ pub(crate) struct Http2Pool<'s> {
     connections: Slab<Http2Connection>,
     /// Connections that were begun, which tells the events of one from those of an earlier one.
     begun: u32,
-    poller: Poller,
-    stats: RequestStats,
+    pub(crate) state: PoolState,
     ready: ReadyList,
     /// The slots that are looked at, and room for those that will be.
     woken: Vec<u32>,
@@ -82,7 +82,6 @@ pub(crate) struct Http2Pool<'s> {
     flushed: Vec<u32>,
     /// Requests that are over and were not told of.
     ended: Vec<EndedRequest>,
-    has_progress: bool,
 }
 
 impl<'s> Http2Pool<'s> {
@@ -104,12 +103,12 @@ impl<'s> Http2Pool<'s> {
     }
 
     fn connect(&mut self, lane: u32) {
-        self.has_progress = true;
+        self.state.has_progress = true;
         self.begun = self.begun.wrapping_add(1);
         let key = self.connections.vacant_key();
         let token = key as u64 | u64::from(self.begun) << 32;
         let result = Http2Connection::connect(self.run.peer, lane, token).and_then(|connection| {
-            connection.socket.with(|state| self.poller.add(&state.transport, token))?;
+            connection.socket.with(|state| self.state.poller.add(&state.transport, token))?;
             Ok(connection)
         });
         match result {
@@ -137,10 +136,10 @@ impl<'s> Http2Pool<'s> {
             connection.socket.allow_read(wake_time.is_some().then_some(may_take));
             let poll = connection.poll();
             let outcome = connection.socket.outcome();
-            self.has_progress |= connection.socket.with(|state| std::mem::take(&mut state.has_written));
+            self.state.has_progress |= connection.socket.with(|state| std::mem::take(&mut state.has_written));
             if let ReadOutcome::Read { time, .. } = outcome {
                 connection.last_receive = time;
-                self.has_progress = true;
+                self.state.has_progress = true;
             }
             self.take_woken(wake_time.map(|wake_time| arrival(outcome, wake_time)));
             if let Poll::Ready(result) = poll {
@@ -162,7 +161,7 @@ impl<'s> Http2Pool<'s> {
     /// Looks at what the server allows, and at whether it takes any more.
     fn check_settings(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let http2 = self.stats.http2.as_mut().expect("a load by HTTP/2 has figures of it");
+        let http2 = http2_figures(&mut self.state);
         let allowed = connection.allowed_streams();
         if !connection.has_settings && allowed > 0 {
             connection.has_settings = true;
@@ -182,7 +181,7 @@ impl<'s> Http2Pool<'s> {
     fn is_refused(&mut self, key: usize) -> bool {
         let connection = self.connections.get_mut(key).filter(|connection| !connection.is_draining);
         let Some(error) = connection.and_then(Http2Connection::refusal) else { return false };
-        let http2 = self.stats.http2.as_mut().expect("a load by HTTP/2 has figures of it");
+        let http2 = http2_figures(&mut self.state);
         http2.goaways += u64::from(error.is_go_away() && error.is_remote());
         true
     }
@@ -244,10 +243,10 @@ impl<'s> Http2Pool<'s> {
 
     /// Takes what has come of an answer.
     fn look_at(&mut self, number: u32, arrival: Option<Arrival>) {
-        let (slot, stats) = (&mut self.slots[number as usize], &mut self.stats);
+        let (slot, stats) = (&mut self.slots[number as usize], &mut self.state.stats);
         let time = arrival.map_or_else(monotonic, |arrival| arrival.time);
         let Poll::Ready(result) = slot.poll(|bytes| stats.add_received(time, bytes)) else { return };
-        self.has_progress = true;
+        self.state.has_progress = true;
         match result {
             Ok(answer) => self.on_answer(number, answer, arrival),
             Err(error) => self.on_error(number, &EndReason::Protocol(error)),
@@ -261,20 +260,20 @@ impl<'s> Http2Pool<'s> {
         let arrival = arrival.unwrap_or(Arrival { time: now, read: now, delay: 0, is_timed: false });
         let read_delay = arrival.delay.min(arrival.read.saturating_sub(slot.times.sent));
         let end = if arrival.is_timed { arrival.read - read_delay } else { arrival.read };
-        self.stats.read_delay.add(read_delay);
-        self.stats.queue_delay.add(read_delay);
+        self.state.stats.read_delay.add(read_delay);
+        self.state.stats.queue_delay.add(read_delay);
         // Where it is not known when an answer came, its response time ends when it was read.
         slot.times.generator_delay += if arrival.is_timed { 0 } else { read_delay };
         let times = RequestTimestamps { end: end.max(slot.times.sent), ..slot.times };
         let body = ExpectedBody { length: answer.body, hash: answer.hash };
         if !matches!(answer.status, 200..300 | 304) {
             let text = || format!("status {}", answer.status);
-            self.stats.add_failure(times, RequestFailure::Status(answer.status), text);
+            self.state.stats.add_failure(times, RequestFailure::Status(answer.status), text);
         } else if !self.run.checker.check_body(slot.request, body) {
             let text = || format!("other bytes than expected, {} of them", answer.body);
-            self.stats.add_failure(times, RequestFailure::WrongBody, text);
+            self.state.stats.add_failure(times, RequestFailure::WrongBody, text);
         } else {
-            self.stats.add_answer(times, answer.body);
+            self.state.stats.add_answer(times, answer.body);
         }
         if let Some(connection) = self.connections.get_mut(slot.connection) {
             connection.has_answered = true;
@@ -291,14 +290,14 @@ impl<'s> Http2Pool<'s> {
         let has_spoken = connection.is_none_or(|connection| connection.has_settings);
         let has_answered = connection.is_some_and(|connection| connection.has_answered);
         let StreamFailure { failure, is_undone, text } = StreamFailure::new(reason, slot.progress(), has_spoken);
-        let http2 = self.stats.http2.as_mut().expect("a load by HTTP/2 has figures of it");
+        let http2 = http2_figures(&mut self.state);
         http2.refused += u64::from(is_undone);
         let may_repeat = failure == RequestFailure::Closed && has_answered;
         let can_retry = is_undone || may_repeat && self.run.requests.get(slot.request).is_idempotent;
         let is_retry = slot.is_retry;
         self.leave_connection(number);
         if can_retry && !is_retry {
-            self.stats.resent += 1;
+            self.state.stats.resent += 1;
             self.slots[number as usize].is_retry = true;
             self.enqueue(number);
             return;
@@ -318,7 +317,7 @@ impl<'s> Http2Pool<'s> {
             && connection.in_flight as usize + waiting.len() >= connection.allowed_streams()
         {
             slot.is_limited = true;
-            self.stats.http2.as_mut().expect("a load by HTTP/2 has figures of it").limited_requests += 1;
+            http2_figures(&mut self.state).limited_requests += 1;
         }
         waiting.push_back(number);
         self.mark_dirty(lane);
@@ -346,8 +345,8 @@ impl<'s> Http2Pool<'s> {
         let slot = &mut self.slots[number as usize];
         slot.state = SlotState::Idle;
         let times = RequestTimestamps { end: now.max(slot.times.sent), ..slot.times };
-        self.stats.add_failure(times, failure, text);
-        self.has_progress = true;
+        self.state.stats.add_failure(times, failure, text);
+        self.state.has_progress = true;
         let end = match failure {
             RequestFailure::Connect | RequestFailure::NoPort | RequestFailure::Closed => RequestEnd::Disconnected,
             _ => RequestEnd::Answered,
@@ -360,7 +359,7 @@ impl<'s> Http2Pool<'s> {
     fn on_end(&mut self, key: usize, reason: &EndReason) {
         self.is_refused(key);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        self.has_progress = true;
+        self.state.has_progress = true;
         // The settings may have come with what ended it.
         connection.has_settings |= connection.allowed_streams() > 0;
         let (lane, was_used, has_settings) = (connection.lane, connection.was_used, connection.has_settings);
@@ -400,8 +399,8 @@ impl<'s> Http2Pool<'s> {
             return;
         }
         connection.watches_writable = watches_writable;
-        self.has_progress = true;
-        let (poller, token) = (&self.poller, connection.token);
+        self.state.has_progress = true;
+        let (poller, token) = (&self.state.poller, connection.token);
         let result = connection.socket.with(|state| poller.change(&state.transport, token, watches_writable));
         if let Err(error) = result {
             self.on_end(key, &EndReason::Socket(error.to_string()));
@@ -417,10 +416,10 @@ impl<'s> Http2Pool<'s> {
             if !is_writable {
                 return;
             }
-            self.has_progress = true;
+            self.state.has_progress = true;
             match connection.socket.with(|state| state.transport.socket.take_error()) {
                 Ok(None) => {
-                    self.stats.connections += 1;
+                    self.state.stats.connections += 1;
                     connection.begin();
                 }
                 Ok(Some(error)) | Err(error) => {
@@ -439,6 +438,11 @@ impl<'s> Http2Pool<'s> {
     }
 }
 
+/// What is counted of HTTP/2.
+fn http2_figures(state: &mut PoolState) -> &mut Http2Figures {
+    state.stats.http2.as_mut().expect("a load by HTTP/2 has figures of it")
+}
+
 impl<'s> RequestPool<'s> for Http2Pool<'s> {
     fn prepare(run: &'s LoadRun<'s>, share: LoadShare) -> Result<Self> {
         let setup = run.setup;
@@ -452,14 +456,12 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
             lanes: (0..slots.div_ceil(streams)).map(|_| Lane::default()).collect(),
             connections: Slab::new(),
             begun: 0,
-            poller: Poller::new()?,
-            stats: RequestStats::of_load(setup),
+            state: PoolState::new(setup)?,
             ready,
             woken: Vec::new(),
             dirty: Vec::new(),
             flushed: Vec::new(),
             ended: Vec::new(),
-            has_progress: false,
         })
     }
 
@@ -467,24 +469,16 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
         self.slots.len() as u32
     }
 
-    fn stats(&self) -> &RequestStats {
-        &self.stats
+    fn state(&self) -> &PoolState {
+        &self.state
     }
 
-    fn stats_mut(&mut self) -> &mut RequestStats {
-        &mut self.stats
+    fn state_mut(&mut self) -> &mut PoolState {
+        &mut self.state
     }
 
-    fn into_stats(self) -> RequestStats {
-        self.stats
-    }
-
-    fn poller(&mut self) -> &mut Poller {
-        &mut self.poller
-    }
-
-    fn progress(&mut self) -> &mut bool {
-        &mut self.has_progress
+    fn into_state(self) -> PoolState {
+        self.state
     }
 
     fn free_since(&mut self, slot: u32) -> &mut u64 {
@@ -492,7 +486,7 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
     }
 
     fn send_request(&mut self, slot: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
-        self.has_progress = true;
+        self.state.has_progress = true;
         let free = &mut self.slots[slot as usize];
         (free.request, free.times, free.is_retry) = (request, times, false);
         self.enqueue(slot);
@@ -513,16 +507,16 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
         if self.connections.get(key).is_none_or(|connection| connection.token != token) {
             return None;
         }
-        let had_progress = std::mem::take(&mut self.has_progress);
+        let had_progress = std::mem::take(&mut self.state.has_progress);
         self.handle_event(key, flags, wake_time);
-        let is_futile = !self.has_progress;
+        let is_futile = !self.state.has_progress;
         if let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.token == token) {
             connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
             if connection.futile_wakeups >= MAX_FUTILE_WAKEUPS {
                 self.on_end(key, &EndReason::Socket(FUTILE_WAKEUPS_ERROR.into()));
             }
         }
-        self.has_progress |= had_progress;
+        self.state.has_progress |= had_progress;
         self.next_end()
     }
 
@@ -555,7 +549,7 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
 
     fn add_unfinished(&mut self, now: u64) {
         for slot in self.slots.iter().filter(|slot| !matches!(slot.state, SlotState::Idle)) {
-            self.stats.add_unfinished(RequestTimestamps { end: now, ..slot.times });
+            self.state.stats.add_unfinished(RequestTimestamps { end: now, ..slot.times });
         }
     }
 }

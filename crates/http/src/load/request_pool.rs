@@ -10,6 +10,7 @@ use crate::load::load_run::LoadRun;
 use crate::load::load_share::LoadShare;
 use crate::load::poll::Poller;
 use crate::load::request_stats::{RequestStats, RequestTimestamps};
+use crate::load::setup::LoadSetup;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,26 @@ pub(crate) struct EndedRequest {
     pub(crate) time: u64,
 }
 
+/// What the pool of a thread has besides its slots, whatever protocol they speak.
+pub(crate) struct PoolState {
+    /// Waits for sockets.
+    pub(crate) poller: Poller,
+    /// What is counted.
+    pub(crate) stats: RequestStats,
+    /// Whether anything was sent, taken or closed since this was last unset.
+    pub(crate) has_progress: bool,
+}
+
+impl PoolState {
+    /// Of a thread of this load.
+    ///
+    /// # Errors
+    /// Those of the calls that wait for sockets.
+    pub(crate) fn new(setup: &LoadSetup) -> Result<Self> {
+        Ok(Self { poller: Poller::new()?, stats: RequestStats::of_load(setup), has_progress: false })
+    }
+}
+
 /// The slots of one thread, their connections, and what is counted of them.
 pub(crate) trait RequestPool<'s>: Sized {
     /// The slots of this part of the load, without a connection yet; the measured time is set later.
@@ -41,20 +62,14 @@ pub(crate) trait RequestPool<'s>: Sized {
     /// How many slots there are.
     fn slot_count(&self) -> u32;
 
-    /// What is counted.
-    fn stats(&self) -> &RequestStats;
+    /// What every pool has.
+    fn state(&self) -> &PoolState;
 
-    /// What is counted, to be changed.
-    fn stats_mut(&mut self) -> &mut RequestStats;
+    /// The same, to be changed.
+    fn state_mut(&mut self) -> &mut PoolState;
 
-    /// What is counted, when the load is over.
-    fn into_stats(self) -> RequestStats;
-
-    /// What waits for sockets.
-    fn poller(&mut self) -> &mut Poller;
-
-    /// Whether anything was sent, taken or closed since this was last unset.
-    fn progress(&mut self) -> &mut bool;
+    /// The same, when the load is over.
+    fn into_state(self) -> PoolState;
 
     /// When a slot was last free to take a request.
     fn free_since(&mut self, slot: u32) -> &mut u64;

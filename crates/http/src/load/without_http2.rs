@@ -8,9 +8,8 @@ use rustix::event::epoll::EventFlags;
 use crate::load::error::{Error, Result};
 use crate::load::load_run::LoadRun;
 use crate::load::load_share::LoadShare;
-use crate::load::poll::Poller;
-use crate::load::request_pool::{EndedRequest, RequestEnd, RequestPool};
-use crate::load::request_stats::{RequestStats, RequestTimestamps};
+use crate::load::request_pool::{EndedRequest, PoolState, RequestEnd, RequestPool};
+use crate::load::request_stats::RequestTimestamps;
 use crate::load::setup::LoadSetup;
 
 const UNSUPPORTED: &str = "this kelvin was built without HTTP/2: build it with the feature http2";
@@ -45,23 +44,15 @@ impl<'s> RequestPool<'s> for Http2Pool<'s> {
         match self.never {}
     }
 
-    fn stats(&self) -> &RequestStats {
+    fn state(&self) -> &PoolState {
         match self.never {}
     }
 
-    fn stats_mut(&mut self) -> &mut RequestStats {
+    fn state_mut(&mut self) -> &mut PoolState {
         match self.never {}
     }
 
-    fn into_stats(self) -> RequestStats {
-        match self.never {}
-    }
-
-    fn poller(&mut self) -> &mut Poller {
-        match self.never {}
-    }
-
-    fn progress(&mut self) -> &mut bool {
+    fn into_state(self) -> PoolState {
         match self.never {}
     }
 

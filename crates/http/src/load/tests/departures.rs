@@ -21,7 +21,7 @@ fn connection_pool(setup: LoadSetup) -> ConnectionPool<'static> {
     let (setup, peer) = Box::leak(Box::new((setup, peer)));
     let run = Box::leak(Box::new(LoadRun::new(setup, peer).unwrap()));
     let mut pool = ConnectionPool::prepare(run, setup.share).unwrap();
-    pool.stats.window = 0..u64::MAX;
+    pool.state.stats.window = 0..u64::MAX;
     pool
 }
 
@@ -33,9 +33,9 @@ fn run_until(traffic: &mut ConnectionPool<'_>, phase: Phase) {
 }
 
 fn drain(traffic: &mut ConnectionPool<'_>) {
-    let ready = traffic.poller.wait(MAX_WAIT).unwrap();
+    let ready = traffic.state.poller.wait(MAX_WAIT).unwrap();
     assert!(ready > 0, "nothing has happened");
-    for (token, flags) in (0..ready).filter_map(|index| traffic.poller.ready(index)).collect::<Vec<_>>() {
+    for (token, flags) in (0..ready).filter_map(|index| traffic.state.poller.ready(index)).collect::<Vec<_>>() {
         traffic.handle_ready(token, flags, monotonic());
     }
 }
@@ -55,7 +55,7 @@ fn stray_message_wakes_once() {
     run_until(&mut traffic, Phase::InFlight);
     inject_error_message(&traffic);
     drain(&mut traffic);
-    assert_eq!(traffic.poller.wait(0).unwrap(), 0, "it is still there, and would wake the generator for ever");
+    assert_eq!(traffic.state.poller.wait(0).unwrap(), 0, "it is still there, and would wake the generator for ever");
     assert_eq!(traffic.connections[0].phase, Phase::InFlight);
 }
 
@@ -68,7 +68,7 @@ fn stray_message_keeps_idle_connection() {
     run_until(&mut traffic, Phase::Idle);
     inject_error_message(&traffic);
     drain(&mut traffic);
-    assert_eq!(traffic.poller.wait(0).unwrap(), 0);
+    assert_eq!(traffic.state.poller.wait(0).unwrap(), 0);
     assert!(traffic.connections[0].transport.is_some());
 }
 
@@ -80,12 +80,12 @@ fn always_ready_empty_socket_fails_request() {
     run_until(&mut traffic, Phase::InFlight);
     // There is room, for which nobody waits.
     let connection = &traffic.connections[0];
-    traffic.poller.change(connection.transport.as_ref().unwrap(), connection.token, true).unwrap();
+    traffic.state.poller.change(connection.transport.as_ref().unwrap(), connection.token, true).unwrap();
     (1..MAX_FUTILE_WAKEUPS).for_each(|_| drain(&mut traffic));
     assert_eq!(traffic.connections[0].phase, Phase::InFlight);
     drain(&mut traffic);
-    let figures = traffic.stats.summary();
+    let figures = traffic.state.stats.summary();
     assert_eq!((traffic.connections[0].phase, figures.errors.closed), (Phase::Idle, 1));
     assert!(figures.errors.first.is_some_and(|text| text.contains("ready again and again")));
-    assert_eq!(traffic.poller.wait(0).unwrap(), 0);
+    assert_eq!(traffic.state.poller.wait(0).unwrap(), 0);
 }
